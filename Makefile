@@ -1,0 +1,42 @@
+# make demo | test | lint | bench | nightly. Needs python3 >= 3.11 with venv; everything else goes into .venv.
+PYTHON ?= python3
+PY := .venv/bin/python
+
+.PHONY: demo test lint bench nightly lock clean
+.DEFAULT_GOAL := test
+
+demo: .venv/installed
+	@$(PY) -m ingero_mcp.cli.main demo
+
+test: .venv/installed
+	$(PY) -m pytest -m "not nightly"
+
+lint: .venv/installed
+	$(PY) -m ruff check .
+	$(PY) -m ruff format --check .
+	$(PY) -m mypy
+	$(PY) -m pytest -q tests/test_architecture.py
+
+bench: .venv/installed
+	$(PY) -m bench
+
+nightly: .venv/installed
+	$(PY) -m pytest -m nightly -s
+
+.venv/installed: requirements.lock pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+	  { echo "ingero needs Python 3.11 or newer; run: make PYTHON=python3.12 $(MAKECMDGOALS)" >&2; exit 1; }
+	@$(PYTHON) -c 'import venv, ensurepip' 2>/dev/null || \
+	  { echo "ingero needs the venv module of Python; on Debian or Ubuntu: apt-get install python3-venv" >&2; exit 1; }
+	$(PYTHON) -m venv .venv
+	$(PY) -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
+	$(PY) -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	@touch $@
+
+# Re-resolve every dependency for all platforms; needs uv on the PATH.
+lock:
+	uv pip compile --universal --python-version 3.11 --generate-hashes --no-header --no-annotate \
+	  --no-emit-index-url --no-emit-find-links --group dev pyproject.toml --output-file requirements.lock
+
+clean:
+	rm -rf .venv

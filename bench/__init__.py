@@ -1,0 +1,1 @@
+"""How fast the parts are: medians and ratios of one run. Not a test: nothing here fails for being slow."""

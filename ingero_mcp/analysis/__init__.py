@@ -1,0 +1,1 @@
+"""Questions over relations, answered with dataclasses: pure, no I/O, no clock, no printing."""

@@ -1,0 +1,1 @@
+"""The HTTP API that other servers, scripts and the command line ask."""

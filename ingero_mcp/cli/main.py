@@ -1,0 +1,86 @@
+"""The `ingero` command line: finds the command, runs it, turns errors into one line and an exit code.
+
+Exit codes: 0 also for a partial answer, 1 on failure, 2 on wrong usage.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import json
+import os
+import sys
+import warnings
+from collections.abc import Sequence
+from typing import Final, Protocol
+
+from ingero_mcp import __version__
+from ingero_mcp.errors import IngeroError
+
+
+class Command(Protocol):
+    """A module of `ingero_mcp.cli`: declares its arguments, does its work, returns the exit code."""
+
+    def prepare_parser(self, parser: argparse.ArgumentParser) -> None:
+        """Add the command's arguments."""
+
+    def run(self, arguments: argparse.Namespace) -> int:
+        """Do the work; returns the exit code."""
+
+
+# Name, module, help: a module is imported only when its command is used, so that --help stays quick.
+COMMANDS: Final[tuple[tuple[str, str, str], ...]] = (
+    ("demo", "demo", "see it work: eight ranks, one late, and who it is (no GPU, no root)"),
+    ("serve", "serve", "receive telemetry, answer agents and people"),
+    ("mcp", "mcp", "speak MCP on stdin and stdout over a database file"),
+    ("query", "query", "run one SQL statement over a database file or the local server"),
+    ("import", "import_file", "import files people already have into a database"),
+    ("stress", "stress", "send generated events to a server and print what was sent"),
+)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Entry point of `ingero`."""
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    name = next((argument for argument in arguments if not argument.startswith("-")), "")
+    modules = {command: module for command, module, _ in COMMANDS}
+    parser = argparse.ArgumentParser(
+        prog="ingero", description="Ask your GPU cluster why a step was slow.", allow_abbrev=False
+    )
+    parser.add_argument("--version", action="version", version=f"ingero {__version__}")
+    commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
+    chosen: Command | None = None
+    for command, _, text in COMMANDS:
+        subparser = commands.add_parser(command, help=text, description=text, allow_abbrev=False)
+        if command == name:
+            chosen = importlib.import_module(f"ingero_mcp.cli.{modules[command]}")
+            chosen.prepare_parser(subparser)
+    parsed = parser.parse_args(arguments)
+    assert chosen is not None
+    return _run(chosen, parsed)
+
+
+def main_mcp() -> int:
+    """Entry point of `ingero-mcp`, which is `ingero mcp`."""
+    return main(["mcp", *sys.argv[1:]])
+
+
+def _run(command: Command, arguments: argparse.Namespace) -> int:
+    warnings.filterwarnings("ignore", category=DeprecationWarning)
+    try:
+        return command.run(arguments)
+    except IngeroError as error:
+        print(f"ingero: {error}", file=sys.stderr)
+        if getattr(arguments, "json", False):
+            print(json.dumps({"error": str(error)}))
+        return 1
+    except KeyboardInterrupt:
+        return 130
+    except BrokenPipeError:
+        # The reader of our output went away (`ingero query ... | head`); nothing is left to tell it.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

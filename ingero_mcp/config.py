@@ -1,0 +1,165 @@
+"""Settings: one definition each, from which flags, environment variables, the settings file and the docs derive.
+
+Precedence: flag > environment (`INGERO_OTLP_ADDR`) > settings file (`otlp_addr:`) > default. The settings file is the
+first of `$INGERO_CONFIG`, `./ingero.yaml`, `~/.config/ingero/ingero.yaml`, `/etc/ingero/ingero.yaml`. Only this module
+reads the environment.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any, Final
+
+import yaml
+
+from ingero_mcp.errors import ConfigError
+from ingero_mcp.limits import MIB, StoreLimits
+
+_PREFIX: Final = "INGERO_"
+_TRUE, _FALSE = frozenset({"1", "true", "yes", "on"}), frozenset({"0", "false", "no", "off", ""})
+# What queries and the writer get of the memory this process may use; the rest is for Python, gRPC and results.
+_DUCKDB_SHARE: Final = 0.4
+
+
+def setting(default: Any, doc: str, *, aliases: tuple[str, ...] = ()) -> Any:
+    """A field of a settings class: its default, its one line of documentation, further names of its flag."""
+    return dataclasses.field(default=default, metadata={"doc": doc, "aliases": aliases})
+
+
+@dataclass(frozen=True, slots=True)
+class ServeSettings:
+    """What `ingero serve` can be told."""
+
+    db_path: str = setting("~/.ingero/ingero.duckdb", "database file; made if it does not exist")
+    otlp_addr: str = setting("127.0.0.1:4317", "address for OTLP/gRPC")
+    http_addr: str = setting("127.0.0.1:8080", "address for MCP (/mcp and /), the API, /healthz, /metrics")
+    mcp_addr: str = setting("", "further address for the same as --http-addr")
+    health_addr: str = setting("", "further address for the same as --http-addr")
+    auth_token: str = setting("", "token that clients must send; seen by everybody who can list processes")
+    auth_token_file: str = setting("", "file that holds the token that clients must send")
+    insecure_no_auth: bool = setting(False, "accept clients without a token on any address")
+    tls_cert: str = setting("", "PEM file with the certificate chain")
+    tls_key: str = setting("", "PEM file with the private key")
+    client_ca: str = setting("", "PEM file with the CA whose client certificates are required")
+    insecure_no_tls: bool = setting(False, "serve without TLS on any address", aliases=("--no-tls",))
+    allowed_hosts: str = setting("", "further Host headers to accept, comma separated, e.g. gpu-head:8080")
+    tool_names: str = setting("auto", "spelling of MCP tool names: auto, dotted or underscore")
+    max_message_mib: int = setting(32, "largest OTLP message in MiB")
+    query_timeout_s: float = setting(15.0, "seconds a query may run")
+    memory_mib: int = setting(0, "memory of the database in MiB; 0: 40 % of what this process may use")
+
+    def limits(self) -> StoreLimits:
+        """The bounds of the store, with the memory that the host or its cgroup leaves."""
+        memory = self.memory_mib * MIB or int(usable_memory_bytes() * _DUCKDB_SHARE)
+        return StoreLimits(memory_bytes=memory, query_timeout_s=self.query_timeout_s, threads=os.cpu_count() or 1)
+
+
+def serve_settings(flags: Mapping[str, object]) -> ServeSettings:
+    """Settings of `serve` from flags (None: not given), the environment, the settings file and the defaults."""
+    path, file = _settings_file()
+    known = {field.name: field for field in dataclasses.fields(ServeSettings)}
+    for key in file:
+        if key not in known:
+            near = get_close_matches(str(key), known, 1)
+            hint = f"did you mean {near[0]}?" if near else f"known are {', '.join(known)}"
+            raise ConfigError(f"{path}: unknown setting {key!r}; {hint}")
+    values: dict[str, Any] = {}
+    for name, field in known.items():
+        kind = type(field.default)
+        if flags.get(name) is not None:
+            values[name] = flags[name]
+        elif (variable := _PREFIX + name.upper()) in os.environ:
+            values[name] = _convert(os.environ[variable], kind, variable)
+        elif name in file:
+            values[name] = _convert(file[name], kind, f"{path}: {name}")
+    return ServeSettings(**values)
+
+
+def home() -> Path:
+    """The folder of this user's own files, `~/.ingero`."""
+    return Path("~/.ingero").expanduser()
+
+
+def child_environment() -> dict[str, str]:
+    """The environment for a process that we start."""
+    return dict(os.environ)
+
+
+def keep_demo_folder() -> Path | None:
+    """Where a proof should leave its database (`INGERO_KEEP_DEMO_DB`); None: nowhere."""
+    folder = os.environ.get("INGERO_KEEP_DEMO_DB")
+    return Path(folder) if folder else None
+
+
+def usable_memory_bytes() -> int:
+    """What this process may use: the smallest of the host's memory and the limits of its cgroups."""
+    host = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    return min([host, *_cgroup_limits()])
+
+
+def _cgroup_limits() -> list[int]:
+    """Memory limits of the cgroup and its parents (v2), or of the v1 memory controller."""
+    limits = []
+    try:
+        own = Path("/proc/self/cgroup").read_text()
+    except OSError:
+        return []
+    for line in own.splitlines():
+        _, controllers, path = line.split(":", 2)
+        root = Path("/sys/fs/cgroup/memory" if "memory" in controllers.split(",") else "/sys/fs/cgroup")
+        folder = root / path.lstrip("/")
+        for candidate in (folder, *folder.parents):
+            for name in ("memory.max", "memory.high", "memory.limit_in_bytes"):
+                try:
+                    text = (candidate / name).read_text().strip()
+                except OSError:
+                    continue
+                if text.isdigit():
+                    limits.append(int(text))
+            if candidate == root:
+                break
+    return limits
+
+
+def _settings_file() -> tuple[Path, dict[str, Any]]:
+    named = os.environ.get("INGERO_CONFIG")
+    candidates = (
+        [Path(named)]
+        if named
+        else [Path("ingero.yaml"), Path("~/.config/ingero/ingero.yaml").expanduser(), Path("/etc/ingero/ingero.yaml")]
+    )
+    for path in candidates:
+        if path.exists():
+            return path, _read_yaml(path)
+        if named:
+            raise ConfigError(f"INGERO_CONFIG names {path}, which does not exist")
+    return candidates[0], {}
+
+
+def _read_yaml(path: Path) -> dict[str, Any]:
+    try:
+        content = yaml.safe_load(path.read_text())
+    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        raise ConfigError(f"{path} cannot be read as YAML: {str(error).splitlines()[0]}") from error
+    if content is None:
+        return {}
+    if not isinstance(content, dict):
+        raise ConfigError(f"{path} must hold settings, for example 'otlp_addr: 127.0.0.1:4317'")
+    return content
+
+
+def _convert(value: Any, kind: type, origin: str) -> Any:
+    text = str(value).strip()
+    if kind is bool:
+        if text.lower() in _TRUE | _FALSE:
+            return text.lower() in _TRUE
+        raise ConfigError(f"{origin} is {text!r}; write true or false")
+    try:
+        return kind(text)
+    except ValueError:
+        raise ConfigError(f"{origin} is {text!r}, which is not a number") from None

@@ -1,0 +1,183 @@
+"""Columns under construction: one row per OTLP record, no Python object per event.
+
+`Records` is filled by the decoders of spans, metric points and log records, and becomes one Arrow batch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container, Iterable
+from dataclasses import dataclass
+from typing import Any, Final
+
+import pyarrow as pa
+
+from ingero_mcp import semconv
+from ingero_mcp.batches import ARROW_SCHEMA
+from ingero_mcp.events import STORED, AttributeValue
+from ingero_mcp.otlp.attributes import NO_COLUMN, Attribute, AttributeCache, json_member
+
+SLOT: Final[dict[str, int]] = {column.name: slot for slot, column in enumerate(STORED)}
+OLDEST_PLAUSIBLE_NS: Final = 1_577_836_800_000_000_000  # 2020-01-01
+DAY_NS: Final = 86_400_000_000_000
+_RANK, _WORLD_SIZE, _NRANKS = SLOT["rank"], SLOT["world_size"], SLOT["nranks"]
+_TIMESTAMP, _ATTRS = SLOT["timestamp_ns"], SLOT["attrs_json"]
+# A span may carry host.name as a plain attribute of its own; who sent it is for the resource to say.
+_OF_THE_RESOURCE: Final = (SLOT["cluster_id"], SLOT["node_id"])
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """What all records of one resource and scope share.
+
+    `values` are (slot, value) pairs of columns; `json_members` what has no column. `attributes` are the resource's
+    own, by key: a record that has one of these keys too hides it.
+    """
+
+    values: tuple[tuple[int, Any], ...]
+    json_members: tuple[str, ...]
+    attributes: dict[str, Attribute]
+    node_rank: int | None
+
+
+class Records:
+    """`rows` records as columns. `repaired_times` counts the rows that got the receive time."""
+
+    def __init__(self, rows: int, received_ns: int, cache: AttributeCache) -> None:
+        self.columns: list[list[Any]] = [[None] * rows for _ in STORED]
+        self.received_ns = received_ns
+        self.repaired_times = 0
+        self._cache = cache
+
+    def origin(self, resource: Any, scope: Any, schema_url: str = "") -> Origin:
+        """The shared part of the records of one resource and one instrumentation scope."""
+        members: list[str] = []
+        found, contested = self._look_up(resource.attributes, members)
+        values = {a.slot: a.value for a in found.values() if a.slot != NO_COLUMN and a.place == 0}
+        values |= _best_of(contested, taken=values)
+        values.setdefault(SLOT["cluster_id"], semconv.UNKNOWN)
+        values.setdefault(SLOT["node_id"], semconv.UNKNOWN)
+        members.extend(attribute.json_member for attribute in found.values() if attribute.json_member)
+        members.extend(self._scope_members(scope, schema_url))
+        node_rank = found.get(semconv.NODE_RANK)
+        return Origin(
+            tuple(values.items()),
+            tuple(members),
+            found,
+            node_rank.value if node_rank and isinstance(node_rank.value, int) else None,
+        )
+
+    def fill(self, row: int, origin: Origin, attributes: Iterable[bytes], members: list[str]) -> dict[str, Attribute]:
+        """Put the shared values and the record's own attributes into `row`; returns the attributes by key.
+
+        `members` are further JSON members of the row. Of two attributes with one key the last wins, the others are
+        kept under `otlp.duplicate_keys`; what hides an attribute of the resource moves that one to
+        `otlp.resource.<key>`.
+        """
+        columns = self.columns
+        for slot, value in origin.values:
+            columns[slot][row] = value
+        found, contested = self._look_up(attributes, members)
+        for attribute in found.values():
+            _, slot, place, value, member = attribute
+            if slot != NO_COLUMN and place == 0:
+                columns[slot][row] = value
+            if member:
+                members.append(member)
+        if contested:
+            self._settle_contested(row, contested)
+        members.extend(_shared_members(origin, found))
+        columns[_ATTRS][row] = "{" + ",".join(members) + "}"
+        if columns[_RANK][row] is None:
+            self._settle_rank(row, origin, found)
+        return found
+
+    def put_time(self, row: int, time_ns: int, members: list[str]) -> bool:
+        """Set the row's timestamp; an implausible one is replaced by the receive time and kept in JSON.
+
+        Implausible: before 2020, or more than a day ahead (the Ingero agent sends time since boot). False if replaced.
+        """
+        if OLDEST_PLAUSIBLE_NS <= time_ns <= self.received_ns + DAY_NS:
+            self.columns[_TIMESTAMP][row] = time_ns
+            return True
+        self.columns[_TIMESTAMP][row] = self.received_ns
+        members.append(json_member("otlp.time_raw_ns", time_ns))
+        self.repaired_times += 1
+        return False
+
+    def batch(self) -> pa.RecordBatch:
+        """The rows as one Arrow batch in the schema of `events`."""
+        arrays = [pa.array(values, type=field.type) for values, field in zip(self.columns, ARROW_SCHEMA, strict=True)]
+        return pa.RecordBatch.from_arrays(arrays, schema=ARROW_SCHEMA)
+
+    def _look_up(self, attributes: Iterable[bytes], members: list[str]) -> tuple[dict[str, Attribute], list[Attribute]]:
+        """The attributes by key, and those that only fill their column if no better key does."""
+        get, learn = self._cache.get, self._cache.learn
+        found: dict[str, Attribute] = {}
+        contested: list[Attribute] = []
+        losers: dict[str, AttributeValue] = {}
+        for raw in attributes:
+            attribute = get(raw) or learn(raw)
+            key = attribute[0]
+            if key in found:
+                earlier = losers.setdefault(key, [])
+                assert isinstance(earlier, list)
+                earlier.append(found[key].value)
+            found[key] = attribute
+            if attribute[2]:
+                contested.append(attribute)
+        if losers:
+            members.append(json_member("otlp.duplicate_keys", losers))
+        return found, contested
+
+    def _scope_members(self, scope: Any, schema_url: str) -> list[str]:
+        named = (
+            ("otlp.schema_url", schema_url),
+            ("otlp.scope.name", scope.name),
+            ("otlp.scope.version", scope.version),
+        )
+        members = [json_member(key, text) for key, text in named if text]
+        found, _ = self._look_up(scope.attributes, members)
+        if found:
+            members.append(json_member("otlp.scope.attributes", {key: a.value for key, a in found.items()}))
+        return members
+
+    def _settle_contested(self, row: int, contested: list[Attribute]) -> None:
+        taken = dict.fromkeys(_OF_THE_RESOURCE, True)
+        for attribute in contested:
+            if self.columns[attribute.slot][row] is not None:
+                taken[attribute.slot] = True
+        for slot, value in _best_of(contested, taken).items():
+            self.columns[slot][row] = value
+
+    def _settle_rank(self, row: int, origin: Origin, found: dict[str, Attribute]) -> None:
+        # Global rank: ingero.rank; else the rank in a communicator as large as the job; else the node's.
+        comm_rank = found.get(semconv.NCCL_RANK)
+        nranks = self.columns[_NRANKS][row]
+        if (
+            comm_rank is not None
+            and isinstance(comm_rank.value, int)
+            and nranks is not None
+            and nranks == self.columns[_WORLD_SIZE][row]
+        ):
+            self.columns[_RANK][row] = comm_rank.value
+        else:
+            self.columns[_RANK][row] = origin.node_rank
+
+
+def _best_of(contested: Iterable[Attribute], taken: Container[int]) -> dict[int, Any]:
+    best: dict[int, Attribute] = {}
+    for attribute in contested:
+        if attribute.slot in taken:
+            continue
+        if attribute.slot not in best or attribute.place < best[attribute.slot].place:
+            best[attribute.slot] = attribute
+    return {slot: attribute.value for slot, attribute in best.items()}
+
+
+def _shared_members(origin: Origin, found: dict[str, Attribute]) -> Iterable[str]:
+    if origin.attributes.keys().isdisjoint(found):
+        return origin.json_members
+    hidden = {key: origin.attributes[key] for key in found.keys() & origin.attributes.keys()}
+    gone = {attribute.json_member for attribute in hidden.values()}
+    kept = [member for member in origin.json_members if member not in gone]
+    return [*kept, *(json_member(f"otlp.resource.{key}", a.value) for key, a in sorted(hidden.items()))]

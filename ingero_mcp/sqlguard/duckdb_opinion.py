@@ -1,0 +1,257 @@
+"""The second opinion: DuckDB's own tree, the one the engine would run, holds only what is listed.
+
+It sees through everything that makes the two parsers differ, because it is the engine's parser; what it costs is
+that each kind of node and each field has to be listed by name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from ingero_mcp.errors import Reason
+from ingero_mcp.sqlguard import allowed, reasons
+from ingero_mcp.sqlguard.engine import Tree
+from ingero_mcp.sqlguard.series import check_series
+
+_SHOW_AT_MOST = 20
+_MAX_GROUPING_SETS = 128
+_NAME_FIELDS = ("catalog_name", "catalog", "schema_name", "schema", "table_name", "function_name", "type_name")
+_NO_OFFSET = 1 << 62  # DuckDB writes 2^64 - 1 for "nowhere"
+
+
+@dataclass(slots=True)
+class _Walk:
+    rendered: bool
+    reasons: list[Reason] = field(default_factory=list)
+    nodes: int = 0
+    joins: int = 0
+    deepest: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class _Site:
+    """A node with what its checks need to know of its surroundings."""
+
+    kind: str
+    node: Tree
+    ctes: frozenset[str]
+    rendered: bool
+
+    @property
+    def offset(self) -> int | None:
+        place = self.node.get("query_location", _NO_OFFSET)
+        return None if self.rendered or place >= _NO_OFFSET else place
+
+    @property
+    def path(self) -> tuple[str, ...]:
+        """The name with all that stands before it."""
+        # The tree holds it twice, in single fields and as a path; should they ever differ, the longer one refuses.
+        path = tuple(self.node.get("qualified_name", {}).get("path", ()))
+        fields = tuple(value for name in _NAME_FIELDS if (value := self.node.get(name)))
+        return path if path == fields or not fields else (*path, *fields)
+
+
+def check_with_duckdb(tree: Tree, *, rendered: bool) -> list[Reason]:
+    """Every reason that DuckDB's tree gives to refuse the text it was parsed from.
+
+    `rendered` says that it is our own text, in which relations stand as main.<name>.
+    """
+    if tree.get("error"):
+        return [_unreadable(tree)]
+    if len(tree["statements"]) != 1:
+        message = f"There are {len(tree['statements'])} statements."
+        return [Reason("not_one_statement", message, "Send one statement; ask again for the next.")]
+    walk = _Walk(rendered)
+    _visit(tree["statements"][0], "subquery", frozenset(), 0, walk)
+    found = walk.reasons + list(_check_size(walk))
+    return list(dict.fromkeys(found))[:_SHOW_AT_MOST]
+
+
+def _unreadable(tree: Tree) -> Reason:
+    message = str(tree.get("error_message", "it cannot be read")).rstrip(".")
+    if tree.get("error_type") == "not implemented":
+        return Reason("not_a_select", "This is not one SELECT.", "This only reads. " + reasons.SELECT_ONLY)
+    if "depth" in message:
+        return Reason("too_deep", "The text is nested too deeply.", "Name the inner parts in a WITH clause.")
+    place = int(tree["position"]) if "position" in tree else None
+    at = "" if place is None else f" at {place}"
+    return Reason("syntax", f"Syntax error{at}: {message}.", "Write DuckDB SQL. " + reasons.SELECT_ONLY, place)
+
+
+def _check_size(walk: _Walk) -> Iterator[Reason]:
+    sizes = (
+        ("too_large", "nodes", walk.nodes, allowed.MAX_NODES, "Ask several smaller questions."),
+        ("too_deep", "levels", walk.deepest, allowed.MAX_DEPTH, "Name the inner parts in a WITH clause."),
+        ("too_many_joins", "joins", walk.joins, allowed.MAX_JOINS, "Aggregate first, then join the results."),
+    )
+    for code, what, size, most, hint in sizes:
+        if size > most:
+            yield Reason(code, f"The statement has more than {most} {what}.", hint)
+
+
+def _visit(value: Any, holder: str, ctes: frozenset[str], depth: int, walk: _Walk) -> None:
+    """Check `value`, which stands in the field `holder`, and everything below it."""
+    if isinstance(value, list):
+        for item in value:
+            _visit(item, holder, ctes, depth, walk)
+    elif isinstance(value, dict) and walk.nodes <= allowed.MAX_NODES and depth <= allowed.MAX_DEPTH:
+        _visit_node(value, holder, ctes, depth, walk)
+
+
+def _visit_node(node: Tree, holder: str, ctes: frozenset[str], depth: int, walk: _Walk) -> None:
+    kind, fields = _kind(node, holder)
+    if fields is None:
+        walk.reasons.append(reasons.construct(kind))
+        return
+    for unlisted in sorted(node.keys() - fields):
+        walk.reasons.append(
+            reasons.construct(_in_words(unlisted, node), offset=_Site(kind, node, ctes, walk.rendered).offset)
+        )
+    if "type" in node and isinstance(node["type"], str):
+        walk.nodes += 1
+        depth += 1
+        walk.deepest = max(walk.deepest, depth)
+        walk.joins += kind == "JOIN"
+    if "cte_map" in node:
+        ctes = _visit_ctes(node["cte_map"], ctes, depth, walk)
+    site = _Site(kind, node, ctes, walk.rendered)
+    for check in _CHECKS.get(kind, ()):
+        walk.reasons.extend(check(site))
+    for name, child in node.items():
+        if name != "cte_map":
+            _visit(child, name, ctes, depth, walk)
+
+
+def _kind(node: Tree, holder: str) -> tuple[str, frozenset[str] | None]:
+    if "class" in node:
+        kind = node["class"]
+        listed = allowed.EXPRESSIONS.get(kind)
+        # A function that stands in FROM is a table function, whatever else its name may mean.
+        kind = f"FROM {kind}" if holder == "function" else kind
+    elif isinstance(node.get("type"), str):
+        kind = node["type"]
+        listed = allowed.NODES.get(kind)
+    else:
+        return holder, allowed.CONTAINERS.get(holder)
+    return kind, None if listed is None else listed | allowed.EVERYWHERE
+
+
+def _in_words(unlisted: str, node: Tree) -> str:
+    known = {
+        "at_clause": "AT (VERSION ...)",
+        "ranking_expression": "NEAREST JOIN",
+        "pivot_enum": "PIVOT ... IN (type)",
+    }
+    return known.get(unlisted, unlisted)
+
+
+def _visit_ctes(cte_map: Tree, ctes: frozenset[str], depth: int, walk: _Walk) -> frozenset[str]:
+    # A definition sees the ones before it and not itself: `WITH secrets AS (SELECT * FROM secrets)` reads the
+    # real table, which is why a name joins the scope only after its definition was walked.
+    for entry in cte_map.get("map", []):
+        name = entry["key"].lower()
+        if name in allowed.RELATIONS:
+            walk.reasons.append(reasons.shadowed(entry["key"]))
+        _visit(entry["value"], "value", ctes, depth, walk)
+        ctes |= {name}
+    return ctes
+
+
+def _check_table(site: _Site) -> Iterator[Reason]:
+    path = site.path
+    name = path[-1].lower()
+    if len(path) == 2 and site.rendered and path[0] == "main" and name in allowed.RELATIONS:
+        return
+    if len(path) > 1:
+        yield reasons.qualified_table(".".join(path), site.offset)
+    elif name not in site.ctes and (site.rendered or name not in allowed.RELATIONS):
+        yield reasons.table(path[-1], site.offset)
+
+
+def _check_table_function(site: _Site) -> Iterator[Reason]:
+    name = site.path[-1]
+    if len(site.path) != 1:
+        yield reasons.qualified_function(".".join(site.path), site.offset)
+    elif name.lower() not in allowed.TABLE_FUNCTIONS:
+        yield reasons.table_function(name, site.offset)
+    elif name.lower() in ("range", "generate_series"):
+        yield from check_series(site.node, site.offset)
+
+
+def _check_function(site: _Site) -> Iterator[Reason]:
+    name = site.path[-1]
+    if len(site.path) != 1:
+        yield reasons.qualified_function(".".join(site.path), site.offset)
+    elif name.lower() not in allowed.SCALAR_FUNCTIONS:
+        yield reasons.function(name, site.offset)
+    elif name.lower() in allowed.NAMED_AGGREGATE:
+        yield from _check_named_aggregate(site)
+
+
+def _text(node: Tree) -> str:
+    return str(node.get("literal", {}).get("text", ""))
+
+
+def _check_named_aggregate(site: _Site) -> Iterator[Reason]:
+    arguments = site.node.get("arguments", [])
+    if len(arguments) < 2 or _text(arguments[1]["expression"]).lower() not in allowed.AGGREGATES:
+        message = f"{site.path[-1]} needs the name of an allowed aggregate, written as text."
+        yield Reason("function_not_allowed", message, "Example: list_aggregate(list(rank), 'max').", site.offset)
+
+
+def _check_column(site: _Site) -> Iterator[Reason]:
+    name = site.node["column_names"][0]
+    if name.lower() in allowed.SESSION_NAMES:
+        hint = "Facts about the session are not available. A column of that name: give it another with AS."
+        yield Reason("session_value", f"{name} is not allowed.", hint, site.offset)
+
+
+def _check_type(site: _Site) -> Iterator[Reason]:
+    name = ".".join(site.path)
+    if name.lower() not in allowed.TYPES:
+        near = reasons.nearest(name, allowed.TYPES)
+        hint = f"{near} Examples: BIGINT, DOUBLE, VARCHAR, TIMESTAMP, DECIMAL(18, 3), INTEGER[].".strip()
+        yield Reason("type_not_allowed", f"Type {name} is not allowed.", hint, site.offset)
+
+
+def _check_collation(site: _Site) -> Iterator[Reason]:
+    name = site.node["collation"]
+    if not set(name.lower().split(".")) <= allowed.COLLATIONS:
+        hint = f"Allowed: {', '.join(sorted(allowed.COLLATIONS))}."
+        yield Reason("collation_not_allowed", f"Collation {name} is not allowed.", hint, site.offset)
+
+
+def _check_operator(site: _Site) -> Iterator[Reason]:
+    if site.node["type"] not in allowed.OPERATOR_TYPES:
+        yield reasons.construct(f"Operator {site.node['type']}", offset=site.offset)
+    elif site.node["type"] == "STRUCT_EXTRACT" and "'" in _text(site.node["children"][1]):
+        # DuckDB 2.0.1 renders such a name with its quote doubled, which is another name.
+        yield reasons.construct("A quote in a field name", "Write s['it''s'] in place of s.\"it's\".", site.offset)
+
+
+def _check_join(site: _Site) -> Iterator[Reason]:
+    if site.node["ref_type"] not in allowed.JOIN_KINDS:
+        hint = "Use JOIN, LEFT JOIN, ASOF JOIN, SEMI JOIN, ANTI JOIN, POSITIONAL JOIN or CROSS JOIN."
+        yield reasons.construct(f"{site.node['ref_type']} JOIN", hint, site.offset)
+
+
+def _check_grouping(site: _Site) -> Iterator[Reason]:
+    if len(site.node.get("group_sets", ())) > _MAX_GROUPING_SETS:
+        message = f"There are more than {_MAX_GROUPING_SETS} grouping sets."
+        yield Reason("too_large", message, "CUBE over n columns makes 2^n sets; list those of interest.")
+
+
+_CHECKS: dict[str, tuple[Callable[[_Site], Iterator[Reason]], ...]] = {
+    "BASE_TABLE": (_check_table,),
+    "FROM FUNCTION": (_check_table_function,),
+    "FUNCTION": (_check_function,),
+    "WINDOW": (_check_function,),
+    "COLUMN_REF": (_check_column,),
+    "TYPE": (_check_type,),
+    "COLLATE": (_check_collation,),
+    "OPERATOR": (_check_operator,),
+    "JOIN": (_check_join,),
+    "SELECT_NODE": (_check_grouping,),
+}

@@ -1,0 +1,125 @@
+"""Why SQL was refused, in words that teach: what is allowed in its stead, and a corrected example where there is one."""
+
+from __future__ import annotations
+
+from difflib import get_close_matches
+
+from ingero_mcp.errors import Reason
+from ingero_mcp.sqlguard import allowed
+
+WHERE_TO_LOOK = "The resource fleet://schema lists relations and columns."
+SELECT_ONLY = (
+    "One SELECT (or FROM, VALUES, TABLE, WITH ... SELECT) is allowed, for example "
+    "SELECT node_id, count(*) FROM events GROUP BY node_id."
+)
+
+# What to write in place of a function that people are likely to try; the key is the start of its name.
+_INSTEAD: tuple[tuple[str, str], ...] = (
+    ("read_", "Files cannot be read here; ask for the data in events."),
+    ("parquet_", "Files cannot be read here; ask for the data in events."),
+    ("sniff_", "Files cannot be read here; ask for the data in events."),
+    ("glob", "Files cannot be read here. To match text write: node_id GLOB 'gpu-*'."),
+    ("query", "Write the query itself in place of its text."),
+    ("duckdb_", WHERE_TO_LOOK),
+    ("pragma_", WHERE_TO_LOOK),
+    ("pg_", WHERE_TO_LOOK),
+    ("json_structure", "Use json_keys(attrs_json) or json_type(attrs_json, '$.a')."),
+    ("json_serialize", "Write the query itself."),
+    ("json_execute", "Write the query itself."),
+    ("range", "Use it in FROM: SELECT i FROM range(10) AS r(i)."),
+    ("generate_series", "Use it in FROM: SELECT i FROM generate_series(1, 10) AS r(i)."),
+    ("repeat", "Functions that make text of any length are refused; use a literal."),
+    ("lpad", "Use strftime for times, or concat('0', x)."),
+    ("rpad", "Return the values; the client can pad them."),
+    ("printf", "Use || or concat: node_id || ':' || rank."),
+    ("format", "Use || or concat: node_id || ':' || rank."),
+    ("list_resize", "Use list_slice or list_concat."),
+    ("array_resize", "Use list_slice or list_concat."),
+    ("histogram", "In FROM it opens tables and files; use SELECT histogram(rank) FROM events."),
+    ("summary", "Use min, max, approx_quantile and count."),
+    ("factorial", "Use gamma(n + 1)."),
+    ("approx_top_k", "Use GROUP BY ... ORDER BY count(*) DESC LIMIT k."),
+    ("reservoir_quantile", "Use approx_quantile(x, 0.99)."),
+    ("from_json", "Use json_extract_string(attrs_json, '$.a') or json_each(attrs_json) in FROM."),
+    ("json_transform", "Use json_extract_string(attrs_json, '$.a') or json_each(attrs_json) in FROM."),
+    ("json_pretty", "Return the value itself; the client can lay it out."),
+    ("nvl", "Use coalesce."),
+    ("isnull", "Use x IS NULL or coalesce."),
+    ("to_char", "Use strftime(make_timestamp_ns(timestamp_ns), '%H:%M:%S')."),
+    ("date_format", "Use strftime(make_timestamp_ns(timestamp_ns), '%H:%M:%S')."),
+    ("from_unixtime", "Use make_timestamp_ns(timestamp_ns)."),
+    ("percentile", "Use quantile_cont(duration_ns, 0.99)."),
+    ("collect_list", "Use list."),
+    ("current_", "Facts about the session are not available; now() and current_timestamp are."),
+)
+
+
+def nearest(name: str, names: frozenset[str]) -> str:
+    """The closest of `names` as a question, or nothing."""
+    found = get_close_matches(name.lower(), names, n=1, cutoff=0.7)
+    return f"Did you mean {found[0]}?" if found else ""
+
+
+def _join(*sentences: str) -> str:
+    return " ".join(sentence for sentence in sentences if sentence)
+
+
+def table(name: str, offset: int | None = None) -> Reason:
+    """A table that is neither an allowed relation nor a common table expression in scope."""
+    hint = _join(nearest(name, allowed.RELATIONS), f"Allowed: {', '.join(sorted(allowed.RELATIONS))}.", WHERE_TO_LOOK)
+    return Reason("table_not_allowed", f"Table {name} is not allowed.", hint, offset)
+
+
+def qualified_table(name: str, offset: int | None = None) -> Reason:
+    """A table with a schema or catalog before it, or a file name that reads like one."""
+    last = name.rsplit(".", 1)[-1]
+    example = f"Write {last} without a schema." if last.lower() in allowed.RELATIONS else ""
+    hint = _join(example, f"Allowed: {', '.join(sorted(allowed.RELATIONS))}, without a schema.", WHERE_TO_LOOK)
+    return Reason("qualified_table", f"Table {name} is qualified.", hint, offset)
+
+
+def shadowed(name: str) -> Reason:
+    """A common table expression with the name of an allowed relation."""
+    hint = f"Give it a name of its own: WITH my_{name.lower()} AS (SELECT ... FROM {name.lower()}) SELECT ... ."
+    return Reason("shadowed_relation", f"WITH {name} hides the relation {name.lower()}.", hint)
+
+
+def recursive() -> Reason:
+    """WITH RECURSIVE."""
+    hint = "Use range(n) in FROM for a series, or a self-join for a parent: events a JOIN events b ON ... ."
+    return Reason("recursive_cte", "WITH RECURSIVE is not allowed.", hint)
+
+
+def function(name: str, offset: int | None = None) -> Reason:
+    """A function that is not allowed where a value stands."""
+    instead = next((text for start, text in _INSTEAD if name.lower().startswith(start)), "")
+    hint = instead or nearest(name, allowed.SCALAR_FUNCTIONS) or "Use DuckDB's ordinary functions and aggregates."
+    return Reason("function_not_allowed", f"Function {name} is not allowed.", hint, offset)
+
+
+def table_function(name: str, offset: int | None = None) -> Reason:
+    """A function that is not allowed in FROM."""
+    instead = next((text for start, text in _INSTEAD if name.lower().startswith(start)), "")
+    hint = _join(instead, f"In FROM: {', '.join(sorted(allowed.TABLE_FUNCTIONS))}.")
+    return Reason("table_function_not_allowed", f"Function {name} is not allowed in FROM.", hint, offset)
+
+
+def qualified_function(name: str, offset: int | None = None) -> Reason:
+    """A function with something before its name: a schema, or a column in method style."""
+    first, last = name.rsplit(".", 1)
+    hint = f"Write {last}({first}, ...) for a method call, or {last}(...) without a schema."
+    return Reason("qualified_function", f"Function {name} is qualified.", hint, offset)
+
+
+def dynamic_pivot() -> Reason:
+    """PIVOT without its values, which DuckDB turns into several statements."""
+    hint = (
+        "Example: PIVOT events ON metric_name IN ('ncclAllReduce', 'cudaMalloc') USING count(*) GROUP BY node_id. "
+        "SELECT DISTINCT metric_name FROM events lists them."
+    )
+    return Reason("dynamic_pivot", "PIVOT needs its values listed behind IN.", hint)
+
+
+def construct(name: str, hint: str = "", offset: int | None = None) -> Reason:
+    """A part of SQL that is not on the list."""
+    return Reason("construct_not_allowed", f"{name} is not allowed.", hint or SELECT_ONLY, offset)

@@ -1,0 +1,63 @@
+"""Who owns a database file: a flock on a sidecar, `<db>.lock`.
+
+DuckDB's own lock is not enough: it is a POSIX lock, dropped as soon as the owning process opens and closes the file
+for any other reason (to hash it, to copy it). The sidecar is never opened by anything else.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import json
+import os
+from pathlib import Path
+
+from ingero_mcp.errors import StoreError, StoreLocked
+
+
+class FileLock:
+    """Held from construction to `release`. Raises StoreLocked, naming the owner's pid, if somebody else holds it.
+
+    A `shared` lock keeps owners out and lets other readers in.
+    """
+
+    def __init__(self, database: Path, *, shared: bool = False) -> None:
+        self._fd: int | None = None
+        sidecar = database.with_name(database.name + ".lock")
+        try:
+            fd = os.open(sidecar, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        except OSError as error:
+            if shared and error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
+                return  # a reader in a directory that nobody can write to: there can be no owner either
+            raise StoreError(f"cannot create {sidecar}: {error.strerror}") from error
+        try:
+            fcntl.flock(fd, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
+        except BlockingIOError:
+            owner = _owner(fd)
+            os.close(fd)
+            raise StoreLocked(str(database), *owner) from None
+        self._fd = fd
+        if not shared:
+            self.announce()
+
+    def announce(self, url: str = "", token_file: str = "") -> None:
+        """Write who owns the file, and where it answers, for those who find it locked."""
+        if self._fd is not None:
+            text = json.dumps({"pid": os.getpid(), "url": url, "token_file": token_file})
+            os.ftruncate(self._fd, 0)
+            os.pwrite(self._fd, text.encode(), 0)
+
+    def release(self) -> None:
+        """Let others in; may be called twice. The sidecar stays, since removing it would race with the next owner."""
+        if self._fd is not None:
+            os.close(self._fd)
+            self._fd = None
+
+
+def _owner(fd: int) -> tuple[int, str, str]:
+    # Written by another process, perhaps not completely: whatever cannot be read is unknown.
+    try:
+        owner = json.loads(os.pread(fd, 4096, 0))
+        return int(owner["pid"]), str(owner["url"]), str(owner["token_file"])
+    except (ValueError, KeyError, TypeError):
+        return 0, "", ""

@@ -1,0 +1,66 @@
+"""What is inside the database file: the private tables, the public views, and the version of both."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import duckdb
+
+from ingero_mcp.errors import SchemaError
+from ingero_mcp.events import COMPUTED, STORED
+from ingero_mcp.views import VIEWS
+
+VERSION: Final = 1
+PRIVATE: Final = "ingero_private"
+"""The schema of everything that is not public; the guard refuses any qualified name, so SQL cannot reach it."""
+
+ROWS: Final = f"{PRIVATE}.event_rows"
+BATCHES: Final = f"{PRIVATE}.batches"
+
+
+def create(connection: duckdb.DuckDBPyConnection) -> None:
+    """Make an empty database ours, in one transaction."""
+    columns = ", ".join(f"{column.name} {column.type}" for column in STORED)
+    connection.execute("BEGIN")
+    connection.execute(f"CREATE SCHEMA {PRIVATE}")
+    connection.execute(f"CREATE TABLE {PRIVATE}.version (number INTEGER)")
+    connection.execute(f"INSERT INTO {PRIVATE}.version VALUES ({VERSION})")
+    connection.execute(f"CREATE TABLE {ROWS} ({columns})")
+    connection.execute(f"CREATE TABLE {BATCHES} (key BLOB PRIMARY KEY, received_ns BIGINT)")
+    for statement in view_statements():
+        connection.execute(statement)
+    connection.execute("COMMIT")
+
+
+def view_statements() -> list[str]:
+    """`events` over the private storage, then the views over `events`."""
+    stored = ", ".join(column.name for column in STORED)
+    computed = ", ".join(f"{column.computed} AS {column.name}" for column in COMPUTED)
+    statements = [f"CREATE VIEW main.events AS SELECT {stored}, {computed} FROM {ROWS}"]
+    return [*statements, *(f"CREATE VIEW main.{view.name} AS {view.sql}" for view in VIEWS)]
+
+
+def version_of(connection: duckdb.DuckDBPyConnection) -> int | None:
+    """The schema version of an open database: None if it is empty, SchemaError if it is not one of ours."""
+    names = connection.execute(
+        "SELECT schema_name || '.' || table_name FROM duckdb_tables() WHERE NOT internal"
+    ).fetchall()
+    tables = {name for (name,) in names}
+    if f"{PRIVATE}.version" in tables:
+        row = connection.execute(f"SELECT number FROM {PRIVATE}.version").fetchone()
+        return int(row[0]) if row else 0
+    if tables:
+        raise SchemaError(
+            f"a DuckDB database, but not one of ours (it holds {', '.join(sorted(tables)[:5])}); "
+            "give a file that ingero wrote, or a new name"
+        )
+    return None
+
+
+def require_current(version: int | None) -> None:
+    """SchemaError unless this program can use a database of that version."""
+    if version is not None and version > VERSION:
+        raise SchemaError(
+            f"written by a newer ingero (schema {version}, this program knows {VERSION}); "
+            "upgrade ingero, or use another file. Nothing was changed"
+        )

@@ -1,0 +1,99 @@
+"""The store: one file, one writer thread, any number of readers."""
+
+from __future__ import annotations
+
+from concurrent.futures import Future
+from pathlib import Path
+from types import TracebackType
+
+import pyarrow as pa
+
+from ingero_mcp.errors import IngeroError, StoreError
+from ingero_mcp.events import Rows
+from ingero_mcp.limits import StoreLimits
+from ingero_mcp.sqlguard import CheckedQuery
+from ingero_mcp.store.engine import Engine
+from ingero_mcp.store.lock import FileLock
+from ingero_mcp.store.reader import OnStart, Reader
+from ingero_mcp.store.writer import Appended, Writer
+
+
+class Store:
+    """An open database of events. Use `open_store`; close it, or use it as a context manager."""
+
+    def __init__(self, path: Path | None, limits: StoreLimits, *, read_only: bool) -> None:
+        self.path = path
+        self._lock = FileLock(path, shared=read_only) if path else None
+        try:
+            self._engine = Engine(path, limits, read_only=read_only)
+        except BaseException:
+            self._release()
+            raise
+        self._reader = Reader(self._engine, limits)
+        self._writer = None if read_only else Writer(self._engine, path, limits)
+
+    @property
+    def failure(self) -> IngeroError | None:
+        """Why writing fails at present; None while it works."""
+        return self._writer.failure if self._writer else None
+
+    def append(self, batch: pa.RecordBatch, key: bytes | None = None) -> Future[Appended]:
+        """Queue a batch of events (`batches.ARROW_SCHEMA`); the future resolves once it is committed.
+
+        `key` identifies the batch: one that was stored before is acknowledged and not stored again. Raises StoreBusy
+        when the batch cannot be taken now.
+        """
+        if self._writer is None:
+            raise StoreError(f"{self.path} was opened for reading only")
+        return self._writer.append(batch, key)
+
+    def query(
+        self, query: CheckedQuery, *, limit: int, timeout_s: float | None = None, on_start: OnStart | None = None
+    ) -> Rows:
+        """Run a checked query; at most `limit` rows. Raises QueryTimeout, QueryError or StoreBusy."""
+        return self._reader.query(query, limit=limit, timeout_s=timeout_s, on_start=on_start)
+
+    def announce(self, url: str, token_file: str) -> None:
+        """Tell those who find the file locked where its owner answers."""
+        if self._lock is not None:
+            self._lock.announce(url, token_file)
+
+    def stop_writing(self) -> None:
+        """Commit what was accepted and take no more; queries are still answered. May be called twice."""
+        if self._writer is not None:
+            self._writer.close()
+
+    def close(self) -> None:
+        """Commit what was accepted, close the file, let others in; may be called twice."""
+        self.stop_writing()
+        self._engine.close()
+        self._release()
+
+    def _release(self) -> None:
+        if self._lock is not None:
+            self._lock.release()
+
+    def __enter__(self) -> Store:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def open_store(path: str | Path | None, *, limits: StoreLimits | None = None, read_only: bool = False) -> Store:
+    """Open a database file, made if it does not exist; `None` is a store in memory.
+
+    `read_only` shares the file with other readers and needs it to exist. Raises StoreLocked if another process owns
+    it, SchemaError if it is not one of ours or newer than this program; the file is then unchanged.
+    """
+    resolved = None if path is None else Path(path).expanduser().resolve()
+    if resolved is not None:
+        if read_only and not resolved.exists():
+            raise StoreError(f"{path} does not exist")
+        if not resolved.parent.is_dir():
+            raise StoreError(f"{path}: the folder {resolved.parent} does not exist")
+        if resolved.is_dir():
+            raise StoreError(f"{path} is a folder; give the name of a database file in it")
+    return Store(resolved, limits or StoreLimits(), read_only=read_only)

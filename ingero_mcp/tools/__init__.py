@@ -1,0 +1,10 @@
+"""The MCP tools, one module each. `TOOLS` is the list; a tool is in it only when it works."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from ingero_mcp.tools import event_history, find_outlier_nodes, run_analysis
+from ingero_mcp.tools.tool import FleetTool
+
+TOOLS: Final[tuple[FleetTool, ...]] = (find_outlier_nodes.TOOL, event_history.TOOL, run_analysis.TOOL)

@@ -1,0 +1,104 @@
+"""One call of a tool: what it may read, what time it is, and how its client spells the names of tools."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from ingero_mcp import windows
+from ingero_mcp.clock import WallClock
+from ingero_mcp.errors import QueryError
+from ingero_mcp.events import Rows
+from ingero_mcp.sqlguard import CheckedQuery, check
+
+Interrupt = Callable[[], None]
+
+
+class Reader(Protocol):
+    """Runs checked queries; `on_start` is told, just before a query runs, a function that interrupts it."""
+
+    def query(
+        self,
+        query: CheckedQuery,
+        *,
+        limit: int,
+        timeout_s: float | None = None,
+        on_start: Callable[[Interrupt], None] | None = None,
+    ) -> Rows:
+        """At most `limit` rows; raises QueryTimeout, QueryError or StoreBusy."""
+        ...
+
+
+class Cancellation:
+    """Carries "the client no longer wants this" from the event loop to the thread that runs the query."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._cancelled = False
+        self._interrupt: Interrupt | None = None
+
+    def cancel(self) -> None:
+        """Interrupt the running query, and every later one of the same call before it starts."""
+        with self._lock:
+            self._cancelled = True
+            if self._interrupt is not None:
+                self._interrupt()
+
+    def require_wanted(self) -> None:
+        """QueryError if the call was cancelled: the next query of it need not start."""
+        if self._cancelled:
+            raise QueryError("the query was cancelled")
+
+    def watch(self, interrupt: Interrupt) -> None:
+        """Remember how to interrupt the query that is about to run."""
+        with self._lock:
+            self._interrupt = interrupt
+            if self._cancelled:
+                interrupt()
+
+    def forget(self) -> None:
+        """The query has ended; its cursor must not be interrupted any more."""
+        with self._lock:
+            self._interrupt = None
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """What a tool is given besides its arguments.
+
+    `clock` is None for a file: relative windows then end at its newest event. `spelling` maps a canonical
+    tool name to the one this client is shown.
+    """
+
+    reader: Reader
+    clock: WallClock | None
+    spelling: Callable[[str], str] = str
+    cancellation: Cancellation = field(default_factory=Cancellation)
+
+    def read(self, sql: str | CheckedQuery, limit: int = 1) -> Rows:
+        """Run a query of our own; it passes the guard like any other."""
+        query = check(sql) if isinstance(sql, str) else sql
+        self.cancellation.require_wanted()
+        try:
+            return self.reader.query(query, limit=limit, on_start=self.cancellation.watch)
+        finally:
+            self.cancellation.forget()
+
+    def window(self, text: str | None) -> windows.Window | None:
+        """The window meant by `text`, resolved; None if the database is empty and no window was given."""
+        first, last = self.read("SELECT min(timestamp_ns), max(timestamp_ns) FROM events").rows[0]
+        newest = last + 1 if isinstance(last, int) else 0
+        window = windows.parse(text, self.clock() if self.clock else newest)
+        if not window.is_all:
+            return window
+        if not isinstance(first, int):
+            return None
+        return windows.Window(first, newest, "all")
+
+    def next_call(self, tool: str, arguments: dict[str, object]) -> str:
+        """A literal call of a tool, spelled for this client; arguments that are None are left out."""
+        given = {name: value for name, value in arguments.items() if value is not None}
+        return f"{self.spelling(tool)} {json.dumps(given, ensure_ascii=True)}"
