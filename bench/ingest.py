@@ -16,6 +16,7 @@ from bench import collectives
 from bench.figure import Figure, measure, seconds
 from ingero_mcp.clock import now_ns
 from ingero_mcp.otlp.decode import Decoder
+from ingero_mcp.otlp.records import Arrival
 from ingero_mcp.sender import Sender
 from ingero_mcp.store import open_store
 from tests.processes import ServerProcess
@@ -33,9 +34,9 @@ def figures() -> Iterator[Figure]:
     yield measure(
         "decode alone",
         "spans/s",
-        lambda: spans / seconds(lambda: [decoder.decode("traces", body, now_ns()) for body in bodies]),
+        lambda: spans / seconds(lambda: [decoder.decode("traces", body, Arrival(now_ns())) for body in bodies]),
     )
-    batches = [decoder.decode("traces", body, now_ns()).batch for body in bodies]
+    batches = [decoder.decode("traces", body, Arrival(now_ns())).batch for body in bodies]
     with tempfile.TemporaryDirectory() as folder, open_store(Path(folder) / "insert.duckdb") as store:
 
         def insert() -> None:

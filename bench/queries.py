@@ -15,6 +15,7 @@ from ingero_mcp import mcp_server
 from ingero_mcp.clock import now_ns
 from ingero_mcp.otlp.decode import Decoder
 from ingero_mcp.otlp.encode import encode_samples
+from ingero_mcp.otlp.records import Arrival
 from ingero_mcp.store import Store, open_store
 from ingero_mcp.synth.stress import StressPlan
 from tests.test_fan_in import PUBLISHED_QUERIES
@@ -50,7 +51,7 @@ def _fill(store: Store) -> None:
     for node in range(_NODES):
         plan = StressPlan("bench", f"node-{node}", _EVENTS, now_ns() - _EVENTS * 1_000_000)
         body = encode_samples(plan.resource(), plan.samples())
-        store.append(decoder.decode("metrics", body, now_ns()).batch).result()
+        store.append(decoder.decode("metrics", body, Arrival(now_ns())).batch).result()
 
 
 async def _ask(store: Store, name: str, sql: str) -> Figure:

@@ -37,6 +37,7 @@ class ServeSettings:
 
     db_path: str = setting("~/.ingero/ingero.duckdb", "database file; made if it does not exist")
     otlp_addr: str = setting("127.0.0.1:4317", "address for OTLP/gRPC")
+    otlp_http_addr: str = setting("127.0.0.1:4318", "address for OTLP/HTTP (/v1/traces, /v1/metrics, /v1/logs)")
     http_addr: str = setting("127.0.0.1:8080", "address for MCP (/mcp and /), the API, /healthz, /metrics")
     mcp_addr: str = setting("", "further address for the same as --http-addr")
     health_addr: str = setting("", "further address for the same as --http-addr")

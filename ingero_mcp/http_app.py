@@ -14,10 +14,11 @@ from starlette.middleware import Middleware
 from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import Receive, Scope, Send
 
 from ingero_mcp import __version__
 from ingero_mcp.api.query import query_endpoint
+from ingero_mcp.receiver.bearer import RequireToken
 from ingero_mcp.receiver.tokens import Tokens
 from ingero_mcp.store import Store
 
@@ -65,31 +66,9 @@ def http_app(
             Route("/healthz", healthz),
             Route("/metrics", metrics),
         ],
-        middleware=[Middleware(RequireToken, tokens=tokens)],
+        middleware=[Middleware(RequireToken, tokens=tokens, open_paths=_OPEN_PATHS)],
         lifespan=lifespan,
     )
-
-
-class RequireToken:
-    """Answers 401 before anything is read, unless the request carries an accepted token."""
-
-    def __init__(self, app: ASGIApp, tokens: Tokens) -> None:
-        self._app = app
-        self._tokens = tokens
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http" or scope["path"] in _OPEN_PATHS:
-            await self._app(scope, receive, send)
-            return
-        if self._tokens.name_of(Request(scope).headers.get("authorization")) is None:
-            refusal = JSONResponse(
-                {"error": "a token is needed: Authorization: Bearer <token>", "code": "unauthenticated"},
-                status_code=401,
-                headers={"WWW-Authenticate": 'Bearer error="invalid_token"'},
-            )
-            await refusal(scope, receive, send)
-            return
-        await self._app(scope, receive, send)
 
 
 def _transport_security(allowed_hosts: Sequence[str]) -> TransportSecuritySettings:

@@ -17,6 +17,7 @@ class RunningServer:
     pid: int
     url: str
     otlp_addr: str
+    otlp_http_url: str
     token_file: str
     db_path: str
 

@@ -10,7 +10,7 @@ import grpc
 
 from ingero_mcp.clock import monotonic_s
 from ingero_mcp.errors import ConfigError, WireError
-from ingero_mcp.otlp.decode import Signal
+from ingero_mcp.otlp.signal import Signal
 
 _METHODS: Final[dict[Signal, str]] = {
     "traces": "/opentelemetry.proto.collector.trace.v1.TraceService/Export",

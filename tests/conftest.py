@@ -49,7 +49,10 @@ def run_server(tmp_path: Path) -> RunServer:
     @contextmanager
     def run(**changes: object) -> Iterator[RunningServer]:
         settings = ServeSettings(
-            db_path=str(tmp_path / "events.duckdb"), otlp_addr="127.0.0.1:0", http_addr="127.0.0.1:0"
+            db_path=str(tmp_path / "events.duckdb"),
+            otlp_addr="127.0.0.1:0",
+            otlp_http_addr="127.0.0.1:0",
+            http_addr="127.0.0.1:0",
         )
         with start_blocking_portal() as portal:
             server = portal.call(Server, replace(settings, **changes))  # type: ignore[arg-type]

@@ -38,6 +38,7 @@ class ServerProcess:
             "--json",
             f"--db-path={db_path}",
             "--otlp-addr=127.0.0.1:0",
+            "--otlp-http-addr=127.0.0.1:0",
             "--http-addr=127.0.0.1:0",
             *flags,
         ]

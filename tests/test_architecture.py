@@ -18,7 +18,9 @@ LAYERS: tuple[frozenset[str], ...] = (
     frozenset({"otlp", "sqlguard", "analysis", "importers", "export", "synth"}),
     frozenset({"store", "fleet"}),
     frozenset({"receiver", "api", "tools", "web"}),
-    frozenset({"config", "run_file", "sender", "mcp_server", "http_app", "server", "bridge"}),
+    frozenset(
+        {"config", "run_file", "sender", "exposure", "mcp_server", "http_app", "http_server", "server", "bridge"}
+    ),
     frozenset({"cli"}),
 )
 # Siblings of these layers may use each other; those of the others stand side by side.

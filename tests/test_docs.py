@@ -63,6 +63,7 @@ def test_the_commands_of_the_readme_run_as_they_stand(tmp_path: Path, home: Path
         "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
         "HOME": str(home),
         "INGERO_OTLP_ADDR": "127.0.0.1:0",
+        "INGERO_OTLP_HTTP_ADDR": "127.0.0.1:0",
         "INGERO_HTTP_ADDR": "127.0.0.1:0",
     }
     serve = commands[0].removesuffix("&").split()

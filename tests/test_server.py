@@ -22,6 +22,7 @@ from ingero_mcp.store import open_store
 from tests.conftest import RunServer
 from tests.processes import ServerProcess, run_ingero
 
+FREE = ("--otlp-addr=127.0.0.1:0", "--otlp-http-addr=127.0.0.1:0", "--http-addr=127.0.0.1:0")
 BODY = encode_samples(Resource({}), [Sample("m", 1_796_000_000_000_000_000, 1.0)])
 
 
@@ -44,7 +45,7 @@ def test_a_signal_commits_what_was_accepted_and_leaves_nothing_behind(tmp_path: 
 def test_a_second_server_on_the_file_is_told_the_owners_pid(tmp_path: Path) -> None:
     path = tmp_path / "events.duckdb"
     with ServerProcess.start(path) as server:
-        second = run_ingero("serve", f"--db-path={path}", "--otlp-addr=127.0.0.1:0", "--http-addr=127.0.0.1:0")
+        second = run_ingero("serve", f"--db-path={path}", *FREE)
         assert second.returncode == 1
         assert second.stdout == ""
         assert second.stderr.count("\n") == 1
@@ -71,11 +72,8 @@ def test_a_live_file_is_queried_through_its_owner_and_after_a_kill_directly(tmp_
 def test_a_port_in_use_is_one_line_and_changes_nothing(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-        for flag in ("--otlp-addr", "--http-addr"):
-            other = "--http-addr" if flag == "--otlp-addr" else "--otlp-addr"
-            refused = run_ingero(
-                "serve", f"--db-path={tmp_path / 'x.duckdb'}", f"{flag}=127.0.0.1:{port}", f"{other}=127.0.0.1:0"
-            )
+        for flag in ("--otlp-addr", "--otlp-http-addr", "--http-addr"):
+            refused = run_ingero("serve", f"--db-path={tmp_path / 'x.duckdb'}", *FREE, f"{flag}=127.0.0.1:{port}")
             assert refused.returncode == 1
             assert refused.stderr.count("\n") == 1, refused.stderr
             assert f"127.0.0.1:{port}" in refused.stderr and flag in refused.stderr
@@ -95,8 +93,7 @@ def test_a_port_in_use_is_one_line_and_changes_nothing(tmp_path: Path) -> None:
     ],
 )
 def test_wrong_settings_are_one_line_and_exit_1(tmp_path: Path, flags: list[str], words: str) -> None:
-    addresses = ["--otlp-addr=127.0.0.1:0", "--http-addr=127.0.0.1:0"]
-    refused = run_ingero("serve", f"--db-path={tmp_path / 'x.duckdb'}", *addresses, *flags)
+    refused = run_ingero("serve", f"--db-path={tmp_path / 'x.duckdb'}", *FREE, *flags)
     assert (refused.returncode, refused.stdout) == (1, "")
     assert words in refused.stderr
     assert refused.stderr.count("\n") == 1

@@ -67,7 +67,12 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 async def _demo(folder: Path, keep: bool) -> None:
-    settings = ServeSettings(db_path=str(folder / "demo.duckdb"), otlp_addr="127.0.0.1:0", http_addr="127.0.0.1:0")
+    settings = ServeSettings(
+        db_path=str(folder / "demo.duckdb"),
+        otlp_addr="127.0.0.1:0",
+        otlp_http_addr="127.0.0.1:0",
+        http_addr="127.0.0.1:0",
+    )
     server = Server(settings, public=keep)
 
     async def show_and_stay() -> None:

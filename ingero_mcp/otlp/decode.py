@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final, Literal
+from typing import Final
 
 import pyarrow as pa
 from google.protobuf.message import DecodeError
@@ -13,12 +13,11 @@ from ingero_mcp.errors import WireError
 from ingero_mcp.otlp.attributes import AttributeCache
 from ingero_mcp.otlp.logs import decode_logs
 from ingero_mcp.otlp.metrics import decode_metrics
-from ingero_mcp.otlp.records import Records
+from ingero_mcp.otlp.records import Arrival, Records
+from ingero_mcp.otlp.signal import Signal
 from ingero_mcp.otlp.spans import decode_spans
 
-Signal = Literal["traces", "metrics", "logs"]
-
-_DECODERS: Final[dict[Signal, Callable[[bytes, int, AttributeCache], Records]]] = {
+_DECODERS: Final[dict[Signal, Callable[[bytes, Arrival, AttributeCache], Records]]] = {
     "traces": decode_spans,
     "metrics": decode_metrics,
     "logs": decode_logs,
@@ -27,10 +26,15 @@ _DECODERS: Final[dict[Signal, Callable[[bytes, int, AttributeCache], Records]]] 
 
 @dataclass(frozen=True, slots=True)
 class Decoded:
-    """`batch` holds one row per record; `repaired_times` counts rows whose time was implausible."""
+    """`batch` holds one row per usable record; `repaired_times` counts rows whose time was implausible.
+
+    `rejected` records were unusable, the first because of `reason`.
+    """
 
     batch: pa.RecordBatch
     repaired_times: int
+    rejected: int = 0
+    reason: str = ""
 
 
 class Decoder:
@@ -39,13 +43,10 @@ class Decoder:
     def __init__(self) -> None:
         self._cache = AttributeCache()
 
-    def decode(self, signal: Signal, body: bytes, received_ns: int) -> Decoded:
-        """The events of one export request (protobuf, decompressed).
-
-        `received_ns` stands in for implausible times. Raises WireError when the bytes are not such a request.
-        """
+    def decode(self, signal: Signal, body: bytes, arrival: Arrival) -> Decoded:
+        """The events of one export request (protobuf, decompressed). WireError if the bytes are not one."""
         try:
-            records = _DECODERS[signal](body, received_ns, self._cache)
+            records = _DECODERS[signal](body, arrival, self._cache)
         except DecodeError as error:
             raise WireError(f"the body is not an OTLP {signal} export request: {error}") from error
-        return Decoded(records.batch(), records.repaired_times)
+        return Decoded(records.batch(), records.repaired_times, len(records.rejected), records.reason)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, Final, NamedTuple
 
 from ingero_mcp import semconv
 from ingero_mcp.events import AttributeValue
 from ingero_mcp.otlp.attributes import AttributeCache, json_member, plain_attributes
 from ingero_mcp.otlp.messages import MetricsRequest
-from ingero_mcp.otlp.records import SLOT, Records
+from ingero_mcp.otlp.records import SLOT, Arrival, Origin, Records
 
 _NAME, _SOURCE = SLOT["metric_name"], SLOT["source"]
 _DOUBLE, _INT = SLOT["value_double"], SLOT["value_int"]
@@ -24,31 +25,44 @@ class _Kind(NamedTuple):
     has_temporality: bool = False
 
 
-def decode_metrics(body: bytes, received_ns: int, cache: AttributeCache) -> Records:
+def decode_metrics(body: bytes, arrival: Arrival, cache: AttributeCache) -> Records:
     """Rows of an ExportMetricsServiceRequest."""
     request: Any = MetricsRequest.FromString(body)
     scopes = [(resource, scoped) for resource in request.resource_metrics for scoped in resource.scope_metrics]
     total = sum(len(_points(metric)) for _, scoped in scopes for metric in scoped.metrics)
-    records = Records(total, received_ns, cache)
-    row = 0
+    records = Records(total, arrival, cache)
     for resource, scoped in scopes:
         origin = records.origin(resource.resource, scoped.scope, scoped.schema_url or resource.schema_url)
         for metric in scoped.metrics:
-            described = _describe(metric)
-            name = semconv.ALIASES.get(metric.name, metric.name)
-            source = semconv.source_of(name)
-            for point in _points(metric):
-                members = [*described, *_KINDS[metric.WhichOneof("data")].put(records, row, point)]
-                records.columns[_NAME][row] = name
-                records.columns[_SOURCE][row] = source
-                records.put_time(row, point.time_unix_nano, members)
-                if point.start_time_unix_nano:
-                    members.append(json_member("otlp.metric.start_time_ns", point.start_time_unix_nano))
-                if point.flags:
-                    members.append(json_member("otlp.metric.flags", point.flags))
-                records.fill(row, origin, point.attributes, members)
-                row += 1
+            records.each(_points(metric), partial(_put, records, origin, _shared(metric)))
     return records
+
+
+class _Shared(NamedTuple):
+    """What all points of one metric have in common."""
+
+    name: str
+    source: str
+    put_value: Callable[[Records, int, Any], list[str]]
+    members: list[str]
+
+
+def _shared(metric: Any) -> _Shared:
+    name = semconv.ALIASES.get(metric.name, metric.name)
+    kind = _KINDS.get(metric.WhichOneof("data"), _KINDS["gauge"])
+    return _Shared(name, semconv.source_of(name), kind.put, _describe(metric))
+
+
+def _put(records: Records, origin: Origin, shared: _Shared, row: int, point: Any) -> None:
+    members = [*shared.members, *shared.put_value(records, row, point)]
+    records.columns[_NAME][row] = shared.name
+    records.columns[_SOURCE][row] = shared.source
+    records.put_time(row, point.time_unix_nano, members)
+    if point.start_time_unix_nano:
+        members.append(json_member("otlp.metric.start_time_ns", point.start_time_unix_nano))
+    if point.flags:
+        members.append(json_member("otlp.metric.flags", point.flags))
+    records.fill(row, origin, point.attributes, members)
 
 
 def _points(metric: Any) -> Any:

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable
+from collections.abc import Callable, Container, Iterable
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from ingero_mcp import semconv
 from ingero_mcp.batches import ARROW_SCHEMA
+from ingero_mcp.errors import WireError
 from ingero_mcp.events import STORED, AttributeValue
 from ingero_mcp.otlp.attributes import NO_COLUMN, Attribute, AttributeCache, json_member
 
@@ -39,14 +40,35 @@ class Origin:
     node_rank: int | None
 
 
+@dataclass(frozen=True, slots=True)
+class Arrival:
+    """How a request came: when (Unix ns), and the cluster of those who do not name theirs."""
+
+    received_ns: int
+    cluster_id: str = semconv.UNKNOWN
+
+
 class Records:
     """`rows` records as columns. `repaired_times` counts the rows that got the receive time."""
 
-    def __init__(self, rows: int, received_ns: int, cache: AttributeCache) -> None:
+    def __init__(self, rows: int, arrival: Arrival, cache: AttributeCache) -> None:
         self.columns: list[list[Any]] = [[None] * rows for _ in STORED]
-        self.received_ns = received_ns
         self.repaired_times = 0
+        self.rejected: list[int] = []
+        self.reason = ""
+        self._row = 0
+        self._arrival = arrival
         self._cache = cache
+
+    def each(self, items: Iterable[Any], put: Callable[[int, Any], None]) -> None:
+        """Call `put` with the next free row and each item; an item that cannot be read costs only its own row."""
+        for item in items:
+            try:
+                put(self._row, item)
+            except WireError as error:
+                self.rejected.append(self._row)
+                self.reason = self.reason or str(error)
+            self._row += 1
 
     def origin(self, resource: Any, scope: Any, schema_url: str = "") -> Origin:
         """The shared part of the records of one resource and one instrumentation scope."""
@@ -54,7 +76,7 @@ class Records:
         found, contested = self._look_up(resource.attributes, members)
         values = {a.slot: a.value for a in found.values() if a.slot != NO_COLUMN and a.place == 0}
         values |= _best_of(contested, taken=values)
-        values.setdefault(SLOT["cluster_id"], semconv.UNKNOWN)
+        values.setdefault(SLOT["cluster_id"], self._arrival.cluster_id)
         values.setdefault(SLOT["node_id"], semconv.UNKNOWN)
         members.extend(attribute.json_member for attribute in found.values() if attribute.json_member)
         members.extend(self._scope_members(scope, schema_url))
@@ -96,10 +118,10 @@ class Records:
 
         Implausible: before 2020, or more than a day ahead (the Ingero agent sends time since boot). False if replaced.
         """
-        if OLDEST_PLAUSIBLE_NS <= time_ns <= self.received_ns + DAY_NS:
+        if OLDEST_PLAUSIBLE_NS <= time_ns <= self._arrival.received_ns + DAY_NS:
             self.columns[_TIMESTAMP][row] = time_ns
             return True
-        self.columns[_TIMESTAMP][row] = self.received_ns
+        self.columns[_TIMESTAMP][row] = self._arrival.received_ns
         members.append(json_member("otlp.time_raw_ns", time_ns))
         self.repaired_times += 1
         return False
@@ -107,7 +129,11 @@ class Records:
     def batch(self) -> pa.RecordBatch:
         """The rows as one Arrow batch in the schema of `events`."""
         arrays = [pa.array(values, type=field.type) for values, field in zip(self.columns, ARROW_SCHEMA, strict=True)]
-        return pa.RecordBatch.from_arrays(arrays, schema=ARROW_SCHEMA)
+        batch = pa.RecordBatch.from_arrays(arrays, schema=ARROW_SCHEMA)
+        if not self.rejected:
+            return batch
+        unusable = set(self.rejected)
+        return batch.take(pa.array([row for row in range(batch.num_rows) if row not in unusable], type=pa.int64()))
 
     def _look_up(self, attributes: Iterable[bytes], members: list[str]) -> tuple[dict[str, Attribute], list[Attribute]]:
         """The attributes by key, and those that only fill their column if no better key does."""

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any, Final
 
 from ingero_mcp import semconv
 from ingero_mcp.events import AttributeValue
 from ingero_mcp.otlp.attributes import AttributeCache, json_member, plain_attributes
 from ingero_mcp.otlp.messages import TraceRequest
-from ingero_mcp.otlp.records import SLOT, Records
+from ingero_mcp.otlp.records import SLOT, Arrival, Origin, Records
 
 _NAME, _SOURCE, _STATUS = SLOT["metric_name"], SLOT["source"], SLOT["status"]
 _DURATION = SLOT["duration_ns"]
@@ -17,25 +18,25 @@ _STATUS_NAMES: Final = {1: "ok", 2: "error"}
 _INTERNAL_KIND: Final = 1
 
 
-def decode_spans(body: bytes, received_ns: int, cache: AttributeCache) -> Records:
+def decode_spans(body: bytes, arrival: Arrival, cache: AttributeCache) -> Records:
     """Rows of an ExportTraceServiceRequest."""
     request: Any = TraceRequest.FromString(body)
     total = sum(len(scoped.spans) for resource in request.resource_spans for scoped in resource.scope_spans)
-    records = Records(total, received_ns, cache)
-    row = 0
+    records = Records(total, arrival, cache)
     for resource in request.resource_spans:
         for scoped in resource.scope_spans:
             origin = records.origin(resource.resource, scoped.scope, scoped.schema_url or resource.schema_url)
-            for span in scoped.spans:
-                members = _members(span)
-                _put_span(records, row, span, members)
-                found = records.fill(row, origin, span.attributes, members)
-                if records.columns[_STATUS][row] is None:
-                    code = found.get(semconv.CUDA_RETURN_CODE)
-                    if code is not None:
-                        records.columns[_STATUS][row] = "ok" if code.value == 0 else "error"
-                row += 1
+            records.each(scoped.spans, partial(_put, records, origin))
     return records
+
+
+def _put(records: Records, origin: Origin, row: int, span: Any) -> None:
+    members = _members(span)
+    _put_span(records, row, span, members)
+    found = records.fill(row, origin, span.attributes, members)
+    code = found.get(semconv.CUDA_RETURN_CODE)
+    if code is not None and records.columns[_STATUS][row] is None:
+        records.columns[_STATUS][row] = "ok" if code.value == 0 else "error"
 
 
 def _put_span(records: Records, row: int, span: Any, members: list[str]) -> None:

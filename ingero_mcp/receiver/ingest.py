@@ -11,10 +11,37 @@ from prometheus_client import CollectorRegistry, Counter
 
 from ingero_mcp.clock import WallClock, now_ns
 from ingero_mcp.errors import IngeroError, StoreBusy, WireError
-from ingero_mcp.otlp.decode import Decoder, Signal
+from ingero_mcp.otlp.decode import Decoder
+from ingero_mcp.otlp.json_request import FromJson, from_json
+from ingero_mcp.otlp.records import Arrival
+from ingero_mcp.otlp.signal import Signal
+from ingero_mcp.semconv import UNKNOWN
 from ingero_mcp.store import Store
 
 _MAX_WAIT_S: Final = 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class Export:
+    """An export request as it arrived: decompressed `body`, in JSON or protobuf, under which token.
+
+    `cluster_id` is that of senders who do not name theirs.
+    """
+
+    signal: Signal
+    body: bytes
+    token_name: str
+    is_json: bool = False
+    cluster_id: str = UNKNOWN
+
+
+@dataclass(frozen=True, slots=True)
+class Accepted:
+    """What became of a request: `rows` new events; `rejected` records were unusable, the first because of `reason`."""
+
+    rows: int
+    rejected: int = 0
+    reason: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +52,7 @@ class Counters:
     events: Counter
     duplicates: Counter
     repaired_times: Counter
+    rejected: Counter
     refused: Counter
 
     @classmethod
@@ -39,6 +67,7 @@ class Counters:
             events=counter("events", "events stored", "signal"),
             duplicates=counter("duplicate_requests", "requests that had been stored before", "signal"),
             repaired_times=counter("repaired_times", "events that got the receive time", "signal"),
+            rejected=counter("rejected_events", "records that could not be read, left out of their request", "signal"),
             refused=counter("refused_requests", "requests refused, by reason", "signal", "reason"),
         )
 
@@ -52,37 +81,41 @@ class Ingest:
         self._clock = clock
         self._decoder = Decoder()
 
-    def accept(self, signal: Signal, body: bytes, token_name: str, wait_s: float = _MAX_WAIT_S) -> int:
-        """Store one export request; returns how many events were new.
+    def accept(self, request: Export, wait_s: float = _MAX_WAIT_S) -> Accepted:
+        """Store one export request.
 
         Raises WireError when the bytes are not OTLP (sending them again will not help) and StoreBusy when they could
         not be committed now (sending the same bytes again is safe: they are recognised).
         """
+        signal = request.signal
+        arrival = Arrival(self._clock(), request.cluster_id)
         try:
-            decoded = self._decoder.decode(signal, body, self._clock())
-            appended = self._store.append(decoded.batch, key=_key(signal, body, token_name))
-            result = appended.result(timeout=min(wait_s, _MAX_WAIT_S))
+            body = from_json(signal, request.body) if request.is_json else FromJson(request.body)
+            decoded = self._decoder.decode(signal, body.body, arrival)
+            appended = self._store.append(decoded.batch, key=_key(request)).result(timeout=min(wait_s, _MAX_WAIT_S))
         except CommitTimeout:
-            self._counters.refused.labels(signal, "slow_commit").inc()
+            self.refuse(signal, "slow_commit")
             raise StoreBusy("not committed in time; the same batch may be sent again") from None
         except IngeroError as error:
             self.refuse(signal, "not_otlp" if isinstance(error, WireError) else "busy")
             raise
         self._counters.requests.labels(signal).inc()
-        self._counters.events.labels(signal).inc(result.rows)
-        self._counters.duplicates.labels(signal).inc(result.duplicate)
-        self._counters.repaired_times.labels(signal).inc(0 if result.duplicate else decoded.repaired_times)
-        return result.rows
+        self._counters.events.labels(signal).inc(appended.rows)
+        self._counters.duplicates.labels(signal).inc(appended.duplicate)
+        if not appended.duplicate:
+            self._counters.repaired_times.labels(signal).inc(decoded.repaired_times)
+            self._counters.rejected.labels(signal).inc(body.rejected + decoded.rejected)
+        return Accepted(appended.rows, body.rejected + decoded.rejected, body.reason or decoded.reason)
 
     def refuse(self, signal: str, reason: str) -> None:
         """Count a request that was refused."""
         self._counters.refused.labels(signal, reason).inc()
 
 
-def _key(signal: Signal, body: bytes, token_name: str) -> bytes:
+def _key(request: Export) -> bytes:
     # A retry has the same bytes, the same token and the same signal; nothing else may be taken for one.
     digest = blake2b(digest_size=16)
-    for part in (signal.encode(), token_name.encode()):
+    for part in (request.signal.encode(), request.token_name.encode(), request.cluster_id.encode()):
         digest.update(len(part).to_bytes(4, "big") + part)
-    digest.update(body)
+    digest.update(request.body)
     return digest.digest()

@@ -13,8 +13,9 @@ import grpc
 from ingero_mcp.addresses import listen, parse_address
 from ingero_mcp.errors import ConfigError, StoreError, WireError
 from ingero_mcp.limits import MIB
-from ingero_mcp.otlp.decode import Signal
-from ingero_mcp.receiver.ingest import Ingest
+from ingero_mcp.otlp.response import encode_response
+from ingero_mcp.otlp.signal import Signal
+from ingero_mcp.receiver.ingest import Export, Ingest
 from ingero_mcp.receiver.tokens import Tokens
 
 _log = logging.getLogger(__name__)
@@ -23,7 +24,7 @@ _SIGNALS: Final[dict[str, Signal]] = {
     "/opentelemetry.proto.collector.metrics.v1.MetricsService/Export": "metrics",
     "/opentelemetry.proto.collector.logs.v1.LogsService/Export": "logs",
 }
-_EMPTY_RESPONSE: Final = b""  # Export*ServiceResponse without partial_success
+_PATIENCE_S: Final = 30.0
 # A call's message is read only when a worker takes the call, so thousands of calls in flight wait with the sender and
 # none has to be refused (exporters take RESOURCE_EXHAUSTED for permanent, and lose the data).
 _WORKERS: Final = 16
@@ -105,12 +106,14 @@ class _Services(grpc.GenericRpcHandler):
                     "batches, or raise the limit with --max-message-mib",
                 )
             try:
-                self._ingest.accept(signal, body, token_name, wait_s=context.time_remaining() or 30.0)
+                accepted = self._ingest.accept(
+                    Export(signal, body, token_name), wait_s=context.time_remaining() or _PATIENCE_S
+                )
             except WireError as error:
                 context.abort(grpc.StatusCode.INVALID_ARGUMENT, str(error))
             except StoreError as error:
                 context.abort(grpc.StatusCode.UNAVAILABLE, str(error))
-            return _EMPTY_RESPONSE
+            return encode_response(signal, accepted.rejected, accepted.reason)
 
         return export
 

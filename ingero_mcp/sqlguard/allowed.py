@@ -6,6 +6,8 @@ select list and a macro that opens files in FROM.
 
 from __future__ import annotations
 
+from string import ascii_lowercase, ascii_uppercase
+
 from ingero_mcp.views import relations
 
 RELATIONS: frozenset[str] = frozenset(relations())
@@ -25,6 +27,18 @@ MAX_COLUMNS = 10_000
 MAX_REFERENCES = 500
 
 
+_ASCII_LOWER = str.maketrans(ascii_uppercase, ascii_lowercase)
+
+
+def folded(name: str) -> str:
+    """`name` as the engine compares it: only A to Z lose their case.
+
+    str.lower knows more than that: the Kelvin sign becomes a k, and a table k was read as the common table
+    expression of that name.
+    """
+    return name.translate(_ASCII_LOWER)
+
+
 def _names(text: str) -> frozenset[str]:
     return frozenset(text.split())
 
@@ -40,12 +54,12 @@ OPERATORS = _names(
 AGGREGATES = _names(
     """
     any_value approx_count_distinct approx_quantile arbitrary arg_max arg_max_null arg_max_nulls_last arg_min
-    arg_min_null arg_min_nulls_last argmax argmin array_agg avg bit_and bit_or bit_xor bool_and bool_or corr count
-    count_if count_star countif covar_pop covar_samp entropy favg first fsum geomean geometric_mean group_concat
-    histogram histogram_exact json_group_array json_group_object kahan_sum kurtosis kurtosis_pop last list listagg
-    mad max max_by mean median min min_by mode product quantile quantile_cont quantile_disc regr_avgx regr_avgy
-    regr_count regr_intercept regr_r2 regr_slope regr_sxx regr_sxy regr_syy sem skewness stddev stddev_pop
-    stddev_samp string_agg sum sumkahan var_pop var_samp variance wavg weighted_avg
+    arg_min_null arg_min_nulls_last argmax argmin array_agg avg bit_and bit_or bit_xor bool_and bool_or corr
+    count count_if count_star countif covar_pop covar_samp entropy favg first fsum geomean geometric_mean
+    group_concat histogram histogram_exact json_group_array json_group_object kahan_sum kurtosis kurtosis_pop
+    last list listagg mad max max_by mean median min min_by mode product quantile quantile_cont quantile_disc
+    regr_avgx regr_avgy regr_count regr_intercept regr_r2 regr_slope regr_sxx regr_sxy regr_syy sem skewness
+    stddev stddev_pop stddev_samp string_agg sum sumkahan var_pop var_samp variance wavg weighted_avg
     """
 )
 
@@ -58,10 +72,10 @@ WINDOW = _names(
 
 MATHS = _names(
     """
-    abs acos acosh add asin asinh atan atan2 atanh bit_count cbrt ceil ceiling cos cosh cot degrees divide even exp
-    fdiv floor fmod gamma gcd greatest greatest_common_divisor hash isfinite isinf isnan lcm least
-    least_common_multiple lgamma ln log log10 log2 md5 mod multiply nextafter pi pow power radians random round
-    round_even roundbankers sha1 sha256 sign signbit sin sinh sqrt subtract tan tanh trunc xor
+    abs acos acosh add asin asinh atan atan2 atanh bit_count cbrt ceil ceiling cos cosh cot degrees divide
+    even exp fdiv floor fmod gamma gcd greatest greatest_common_divisor hash isfinite isinf isnan lcm least
+    least_common_multiple lgamma ln log log10 log2 md5 mod multiply nextafter pi pow power radians random
+    round round_even roundbankers sha1 sha256 sign signbit sin sinh sqrt subtract tan tanh trunc xor
     """
 )
 
@@ -70,36 +84,38 @@ CONDITIONALS = _names("alias coalesce if ifnull nullif typeof")
 TEXT = _names(
     """
     array_to_string ascii bar base64 bit_length char_length character_length chr concat concat_ws contains
-    damerau_levenshtein decode editdist3 encode ends_with format_bytes formatreadabledecimalsize formatreadablesize from_base64
-    from_hex hamming hex ilike_escape instr jaccard jaro_similarity jaro_winkler_similarity lcase left
-    left_grapheme len length length_grapheme levenshtein like_escape lower ltrim mismatches nfc_normalize
-    not_ilike_escape not_like_escape octet_length ord overlay parse_dirname parse_dirpath parse_filename parse_path
-    pg_size_pretty position prefix regexp_escape regexp_extract regexp_extract_all regexp_full_match regexp_matches
-    regexp_replace regexp_split_to_array replace reverse right right_grapheme rtrim split split_part starts_with
-    str_split str_split_regex string_split string_split_regex string_to_array strip_accents strlen strpos substr
-    substring substring_grapheme suffix to_base64 to_hex translate trim ucase unhex unicode upper
+    damerau_levenshtein decode editdist3 encode ends_with format_bytes formatreadabledecimalsize
+    formatreadablesize from_base64 from_hex hamming hex ilike_escape instr jaccard jaro_similarity
+    jaro_winkler_similarity lcase left left_grapheme len length length_grapheme levenshtein like_escape lower
+    ltrim mismatches nfc_normalize not_ilike_escape not_like_escape octet_length ord overlay parse_dirname
+    parse_dirpath parse_filename parse_path pg_size_pretty position prefix regexp_escape regexp_extract
+    regexp_extract_all regexp_full_match regexp_matches regexp_replace regexp_split_to_array replace reverse
+    right right_grapheme rtrim split split_part starts_with str_split str_split_regex string_split
+    string_split_regex string_to_array strip_accents strlen strpos substr substring substring_grapheme suffix
+    to_base64 to_hex translate trim ucase unhex unicode upper
     """
 )
 
 TIME = _names(
     """
-    age ago century current_date current_localtime current_localtimestamp date_add date_diff date_part date_sub
-    date_trunc datediff datepart datesub datetrunc day dayname dayofmonth dayofweek dayofyear days_in_month decade
-    epoch epoch_ms epoch_ns epoch_us era get_current_time get_current_timestamp hour isodow isoyear julian last_day
-    make_date make_time make_timestamp make_timestamp_ms make_timestamp_ns make_timestamptz microsecond millennium
-    millisecond minute month monthname nanosecond normalized_interval now quarter second strftime strptime
-    time_bucket timezone timezone_hour timezone_minute to_centuries to_days to_decades to_hours to_microseconds
-    to_millennia to_milliseconds to_minutes to_months to_quarters to_seconds to_timestamp to_weeks to_years today
-    transaction_timestamp try_strptime week weekday weekofyear year yearweek
+    age ago century current_date current_localtime current_localtimestamp date_add date_diff date_part
+    date_sub date_trunc datediff datepart datesub datetrunc day dayname dayofmonth dayofweek dayofyear
+    days_in_month decade epoch epoch_ms epoch_ns epoch_us era get_current_time get_current_timestamp hour
+    isodow isoyear julian last_day make_date make_time make_timestamp make_timestamp_ms make_timestamp_ns
+    make_timestamptz microsecond millennium millisecond minute month monthname nanosecond normalized_interval
+    now quarter second strftime strptime time_bucket timezone timezone_hour timezone_minute to_centuries
+    to_days to_decades to_hours to_microseconds to_millennia to_milliseconds to_minutes to_months to_quarters
+    to_seconds to_timestamp to_weeks to_years today transaction_timestamp try_strptime week weekday weekofyear
+    year yearweek
     """
 )
 
 JSON = _names(
     """
     array_to_json json json_array json_array_length json_contains json_exists json_extract json_extract_path
-    json_extract_path_text json_extract_string json_insert json_keys json_merge_patch json_object
-    json_quote json_remove json_replace json_set json_type json_valid json_value row_to_json to_json
-    variant_extract variant_typeof
+    json_extract_path_text json_extract_string json_insert json_keys json_merge_patch json_object json_quote
+    json_remove json_replace json_set json_type json_valid json_value row_to_json to_json variant_extract
+    variant_typeof
     """
 )
 
@@ -108,21 +124,22 @@ NESTED = _names(
     apply array_aggr array_aggregate array_append array_apply array_cat array_concat array_contains
     array_cosine_distance array_cosine_similarity array_cross_product array_distance array_distinct
     array_dot_product array_extract array_filter array_grade_up array_has array_has_all array_has_any
-    array_indexof array_inner_product array_intersect array_length array_pop_back array_pop_front array_position
-    array_prepend array_push_back array_push_front array_reduce array_reverse array_reverse_sort array_select
-    array_slice array_sort array_transform array_unique array_value array_where array_zip aggregate cardinality
-    element_at filter flatten grade_up list_aggr list_aggregate list_any_value list_append
-    list_approx_count_distinct list_apply list_avg list_bit_and list_bit_or list_bit_xor list_bool_and list_bool_or
-    list_cat list_concat list_contains list_cosine_distance list_cosine_similarity list_count list_distance
-    list_distinct list_dot_product list_element list_entropy list_extract list_filter list_first list_grade_up
-    list_has list_has_all list_has_any list_histogram list_indexof list_inner_product list_intersect list_kurtosis
-    list_kurtosis_pop list_last list_mad list_max list_median list_min list_mode list_pack list_position
-    list_prepend list_product list_reduce list_reverse list_reverse_sort list_select list_sem list_skewness
-    list_slice list_sort list_stddev_pop list_stddev_samp list_string_agg list_sum list_transform list_unique
-    list_value list_var_pop list_var_samp list_where list_zip map map_concat map_contains map_contains_entry
-    map_contains_value map_entries map_extract map_extract_value map_from_entries map_keys map_values reduce row
-    struct_concat struct_contains struct_extract struct_extract_at struct_has struct_indexof struct_insert
-    struct_keys struct_pack struct_position struct_update struct_values unnest
+    array_indexof array_inner_product array_intersect array_length array_pop_back array_pop_front
+    array_position array_prepend array_push_back array_push_front array_reduce array_reverse
+    array_reverse_sort array_select array_slice array_sort array_transform array_unique array_value
+    array_where array_zip aggregate cardinality element_at filter flatten grade_up list_aggr list_aggregate
+    list_any_value list_append list_approx_count_distinct list_apply list_avg list_bit_and list_bit_or
+    list_bit_xor list_bool_and list_bool_or list_cat list_concat list_contains list_cosine_distance
+    list_cosine_similarity list_count list_distance list_distinct list_dot_product list_element list_entropy
+    list_extract list_filter list_first list_grade_up list_has list_has_all list_has_any list_histogram
+    list_indexof list_inner_product list_intersect list_kurtosis list_kurtosis_pop list_last list_mad list_max
+    list_median list_min list_mode list_pack list_position list_prepend list_product list_reduce list_reverse
+    list_reverse_sort list_select list_sem list_skewness list_slice list_sort list_stddev_pop list_stddev_samp
+    list_string_agg list_sum list_transform list_unique list_value list_var_pop list_var_samp list_where
+    list_zip map map_concat map_contains map_contains_entry map_contains_value map_entries map_extract
+    map_extract_value map_from_entries map_keys map_values reduce row struct_concat struct_contains
+    struct_extract struct_extract_at struct_has struct_indexof struct_insert struct_keys struct_pack
+    struct_position struct_update struct_values unnest
     """
 )
 
@@ -133,8 +150,8 @@ NAMED_AGGREGATE = _names("list_aggr list_aggregate array_aggr array_aggregate ag
 
 LAMBDA_FUNCTIONS = _names(
     """
-    apply array_apply list_apply array_transform list_transform filter array_filter list_filter reduce array_reduce
-    list_reduce
+    apply array_apply list_apply array_transform list_transform filter array_filter list_filter reduce
+    array_reduce list_reduce
     """
 )
 
@@ -148,12 +165,12 @@ SESSION_NAMES = _names(
 
 TYPES = _names(
     """
-    array bigint bignum binary bit bitstring blob bool boolean bpchar bytea char date datetime dec decimal double
-    enum float float4 float8 hugeint int int1 int128 int16 int2 int32 int4 int64 int8 integer integral interval
-    json list logical long map null numeric nvarchar real row short signed smallint string struct text time
-    time_ns timestamp timestamp_ms timestamp_ns timestamp_s timestamp_us timestamptz timestamptz_ns timetz tinyint
-    ubigint uhugeint uint128 uint16 uint32 uint64 uint8 uinteger union usmallint utinyint uuid varbinary varchar
-    variant varint
+    array bigint bignum binary bit bitstring blob bool boolean bpchar bytea char date datetime dec decimal
+    double enum float float4 float8 hugeint int int1 int128 int16 int2 int32 int4 int64 int8 integer integral
+    interval json list logical long map null numeric nvarchar real row short signed smallint string struct
+    text time time_ns timestamp timestamp_ms timestamp_ns timestamp_s timestamp_us timestamptz timestamptz_ns
+    timetz tinyint ubigint uhugeint uint128 uint16 uint32 uint64 uint8 uinteger union usmallint utinyint uuid
+    varbinary varchar variant varint
     """
 ) | {"time with time zone", "timestamp with time zone"}
 
@@ -244,7 +261,8 @@ CONTAINERS: dict[str, frozenset[str]] = {
 OPERATOR_TYPES = _names(
     """
     ARRAY_CONSTRUCTOR ARRAY_EXTRACT ARRAY_SLICE COMPARE_IN COMPARE_NOT_IN GROUPING_FUNCTION OPERATOR_COALESCE
-    OPERATOR_IS_NOT_NULL OPERATOR_IS_NULL OPERATOR_NOT OPERATOR_NULLIF OPERATOR_TRY OPERATOR_UNPACK STRUCT_EXTRACT
+    OPERATOR_IS_NOT_NULL OPERATOR_IS_NULL OPERATOR_NOT OPERATOR_NULLIF OPERATOR_TRY OPERATOR_UNPACK
+    STRUCT_EXTRACT
     """
 )
 
@@ -256,37 +274,38 @@ JOIN_KINDS = _names("ASOF CROSS DEPENDENT NATURAL POSITIONAL REGULAR")
 SQLGLOT_NODES = _names(
     """
     Add Alias Aliases All Any AtTimeZone Between BitwiseAnd BitwiseLeftShift BitwiseNot BitwiseOr
-    BitwiseRightShift BitwiseXor Boolean Bracket ByteString CTE Column ColumnDef Comprehension Cube DPipe DataType
-    DataTypeParam Distinct Div Dot EQ Escape Except Fetch Filter From GT GTE Glob Group GroupingSets Having ILike
-    Identifier IgnoreNulls In IntDiv Intersect Interval IntervalSpan Is JSON JSONKeyValue JSONPath JSONPathKey
-    JSONPathRecursive JSONPathRoot JSONPathSlice JSONPathSubscript JSONPathWildcard Join Kwarg LT LTE Lambda
-    Lateral Like Limit LimitOptions Literal Mod Mul NEQ Neg Not Null NullSafeEQ NullSafeNEQ Offset Order Ordered
-    Overlaps Paren Pivot PivotAlias PositionalColumn PropertyEQ Qualify RawString RespectNulls Rollup Select
-    SimilarTo Slice Star Sub Subquery Table TableAlias TableColumn TableSample Tuple Union UnpivotColumns Values
-    Var Where Window WindowSpec With WithinGroup
+    BitwiseRightShift BitwiseXor Boolean Bracket ByteString CTE Column ColumnDef Comprehension Cube DPipe
+    DataType DataTypeParam Distinct Div Dot EQ Escape Except Fetch Filter From GT GTE Glob Group GroupingSets
+    Having ILike Identifier IgnoreNulls In IntDiv Intersect Interval IntervalSpan Is JSON JSONKeyValue
+    JSONPath JSONPathKey JSONPathRecursive JSONPathRoot JSONPathSlice JSONPathSubscript JSONPathWildcard Join
+    Kwarg LT LTE Lambda Lateral Like Limit LimitOptions Literal Mod Mul NEQ Neg Not Null NullSafeEQ
+    NullSafeNEQ Offset Order Ordered Overlaps Paren Pivot PivotAlias PositionalColumn PropertyEQ Qualify
+    RawString RespectNulls Rollup Select SimilarTo Slice Star Sub Subquery Table TableAlias TableColumn
+    TableSample Tuple Union UnpivotColumns Values Var Where Window WindowSpec With WithinGroup
     """
 )
 
 SQLGLOT_FUNCTIONS = _names(
     """
-    Abs Acos Acosh And AnyValue ApproxDistinct ApproxQuantile ArgMax ArgMin Array ArrayAgg ArrayAppend ArrayConcat
-    ArrayContains ArrayContainsAll ArrayContainedBy ArrayDistinct ArrayFilter ArrayIntersect ArrayMax ArrayMin
-    ArrayOverlaps ArrayPosition ArrayPrepend ArrayReverse ArraySize ArraySlice ArraySort ArrayToString Ascii Asin
-    Asinh Atan Atan2 Atanh Avg BitLength BitwiseAndAgg BitwiseOrAgg BitwiseXorAgg Case Cast Cbrt Ceil Chr Coalesce
-    Collate Columns Concat ConcatWs Contains Corr Cos Cosh CosineDistance Cot Count CountIf CovarPop CovarSamp
-    CumeDist CurrentDate CurrentTime CurrentTimestamp DateAdd DateBin DateDiff DateFromParts Day DayOfMonth
-    DayOfWeek DayOfWeekIso DayOfYear Dayname Decode Degrees DenseRank Encode EndsWith EuclideanDistance Exists Exp Explode Extract
-    First FirstValue Flatten Floor FromBase64 GenerateSeries Greatest GroupConcat Grouping GroupingId Hex Hour If IsInf IsNan
-    JSONArray JSONExtract JSONExtractScalar JSONKeys JSONObject JSONRemove JSONSet JSONType JarowinklerSimilarity
-    Kurtosis Lag Last LastDay LastValue Lead Least Left Length Levenshtein Ln Localtime Localtimestamp Log LogicalAnd
-    LogicalOr Lower MD5 Map MapFromEntries MapKeys Max Median Min Minute Mode Month Monthname NthValue Ntile Nullif
-    Or Overlay ParseJSON PercentRank PercentileCont PercentileDisc Pi Pow Quantile Quarter Radians Rand Rank Reduce
-    RegexpExtract RegexpExtractAll RegexpFullMatch RegexpILike RegexpLike RegexpReplace RegexpSplit RegrAvgx RegrAvgy
-    RegrCount RegrIntercept RegrR2 RegrSlope RegrSxx RegrSxy RegrSyy Replace Reverse Right Round RowNumber SHA SHA2
-    Second Sign Sin Sinh Skewness Split SplitPart Sqrt StartsWith Stddev StddevPop StddevSamp StrPosition StrToTime
-    Struct StructExtract Substring Sum Tan Tanh TimeFromParts TimeToStr TimeToUnix TimestampFromParts TimestampTrunc
-    ToBase64 ToDays ToMap Transform Translate Trim Trunc Try TryCast Typeof Unhex Unicode UnixToTime Unnest Upper
-    Variance VariancePop Week WeekOfYear Year
+    Abs Acos Acosh And AnyValue ApproxDistinct ApproxQuantile ArgMax ArgMin Array ArrayAgg ArrayAppend
+    ArrayConcat ArrayContains ArrayContainsAll ArrayContainedBy ArrayDistinct ArrayFilter ArrayIntersect
+    ArrayMax ArrayMin ArrayOverlaps ArrayPosition ArrayPrepend ArrayReverse ArraySize ArraySlice ArraySort
+    ArrayToString Ascii Asin Asinh Atan Atan2 Atanh Avg BitLength BitwiseAndAgg BitwiseOrAgg BitwiseXorAgg
+    Case Cast Cbrt Ceil Chr Coalesce Collate Columns Concat ConcatWs Contains Corr Cos Cosh CosineDistance Cot
+    Count CountIf CovarPop CovarSamp CumeDist CurrentDate CurrentTime CurrentTimestamp DateAdd DateBin
+    DateDiff DateFromParts Day DayOfMonth DayOfWeek DayOfWeekIso DayOfYear Dayname Decode Degrees DenseRank
+    Encode EndsWith EuclideanDistance Exists Exp Explode Extract First FirstValue Flatten Floor FromBase64
+    GenerateSeries Greatest GroupConcat Grouping GroupingId Hex Hour If IsInf IsNan JSONArray JSONExtract
+    JSONExtractScalar JSONKeys JSONObject JSONRemove JSONSet JSONType JarowinklerSimilarity Kurtosis Lag Last
+    LastDay LastValue Lead Least Left Length Levenshtein Ln Localtime Localtimestamp Log LogicalAnd LogicalOr
+    Lower MD5 Map MapFromEntries MapKeys Max Median Min Minute Mode Month Monthname NthValue Ntile Nullif Or
+    Overlay ParseJSON PercentRank PercentileCont PercentileDisc Pi Pow Quantile Quarter Radians Rand Rank
+    Reduce RegexpExtract RegexpExtractAll RegexpFullMatch RegexpILike RegexpLike RegexpReplace RegexpSplit
+    RegrAvgx RegrAvgy RegrCount RegrIntercept RegrR2 RegrSlope RegrSxx RegrSxy RegrSyy Replace Reverse Right
+    Round RowNumber SHA SHA2 Second Sign Sin Sinh Skewness Split SplitPart Sqrt StartsWith Stddev StddevPop
+    StddevSamp StrPosition StrToTime Struct StructExtract Substring Sum Tan Tanh TimeFromParts TimeToStr
+    TimeToUnix TimestampFromParts TimestampTrunc ToBase64 ToDays ToMap Transform Translate Trim Trunc Try
+    TryCast Typeof Unhex Unicode UnixToTime Unnest Upper Variance VariancePop Week WeekOfYear Year
     """
 )
 

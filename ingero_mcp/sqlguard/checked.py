@@ -7,15 +7,12 @@ from dataclasses import dataclass, replace
 from typing import Any, NoReturn, final
 
 from ingero_mcp.errors import GuardError, Reason
-from ingero_mcp.sqlguard import engine
+from ingero_mcp.sqlguard import engine, reasons
 from ingero_mcp.sqlguard.duckdb_opinion import check_with_duckdb
 from ingero_mcp.sqlguard.growth import check_growth
 from ingero_mcp.sqlguard.rewrite import rewrite
 from ingero_mcp.sqlguard.sqlglot_opinion import check_with_sqlglot
-from ingero_mcp.sqlguard.text import check_text
-
-_SAID_ONCE = frozenset({"syntax", "too_deep", "not_one_statement"})
-"""Codes of which DuckDB's reason is enough, whatever sqlglot's says."""
+from ingero_mcp.sqlguard.text import check_characters, check_text
 
 
 @final
@@ -52,11 +49,19 @@ def check(sql: str) -> CheckedQuery:
 def _verdict(sql: str) -> CheckedQuery | tuple[Reason, ...]:
     if found := check_text(sql):
         return tuple(found)
+    try:
+        return _checked(sql)
+    except RecursionError:
+        return (reasons.too_deep(),)
+
+
+def _checked(sql: str) -> CheckedQuery | tuple[Reason, ...]:
     tree = engine.parse(sql)
     if found := _both_opinions(sql, tree) or check_growth(tree):
         return tuple(found)
     rendered = rewrite(tree)
-    if found := _both_opinions(rendered, engine.parse(rendered), rendered=True):
+    # Once more for the text that will run: both opinions of it, and the characters that escapes (E'\u200b') stand for.
+    if found := check_characters(rendered) or _both_opinions(rendered, engine.parse(rendered), rendered=True):
         return tuple(found)
     return _made(sql.strip(), rendered)
 
@@ -65,11 +70,10 @@ def _both_opinions(sql: str, tree: engine.Tree, *, rendered: bool = False) -> li
     of_duckdb = [_placed(reason, sql) for reason in check_with_duckdb(tree, rendered=rendered)]
     of_sqlglot = check_with_sqlglot(sql, rendered=rendered)
     if tree.get("error_type") == "not implemented" and of_sqlglot:
-        return of_sqlglot  # DuckDB only knows that it is no SELECT, sqlglot what it is
-    known = {(reason.code, reason.message) for reason in of_duckdb} | {
-        (reason.code, other.message) for reason in of_duckdb for other in of_sqlglot if reason.code in _SAID_ONCE
-    }
-    return of_duckdb + [reason for reason in of_sqlglot if (reason.code, reason.message) not in known]
+        return of_sqlglot  # DuckDB only says that it is no SELECT, sqlglot what it is
+    # Most faults are seen by both, and DuckDB knows the engine's name for them and the place.
+    codes = {reason.code for reason in of_duckdb}
+    return of_duckdb + [reason for reason in of_sqlglot if reason.code not in codes]
 
 
 def _placed(reason: Reason, sql: str) -> Reason:

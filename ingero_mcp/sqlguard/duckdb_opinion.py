@@ -15,7 +15,6 @@ from ingero_mcp.sqlguard import allowed, reasons
 from ingero_mcp.sqlguard.engine import Tree
 from ingero_mcp.sqlguard.series import check_series
 
-_SHOW_AT_MOST = 20
 _MAX_GROUPING_SETS = 128
 _NAME_FIELDS = ("catalog_name", "catalog", "schema_name", "schema", "table_name", "function_name", "type_name")
 _NO_OFFSET = 1 << 62  # DuckDB writes 2^64 - 1 for "nowhere"
@@ -61,20 +60,18 @@ def check_with_duckdb(tree: Tree, *, rendered: bool) -> list[Reason]:
     if tree.get("error"):
         return [_unreadable(tree)]
     if len(tree["statements"]) != 1:
-        message = f"There are {len(tree['statements'])} statements."
-        return [Reason("not_one_statement", message, "Send one statement; ask again for the next.")]
+        return [reasons.not_one(len(tree["statements"]))]
     walk = _Walk(rendered)
     _visit(tree["statements"][0], "subquery", frozenset(), 0, walk)
-    found = walk.reasons + list(_check_size(walk))
-    return list(dict.fromkeys(found))[:_SHOW_AT_MOST]
+    return reasons.unique([*walk.reasons, *_check_size(walk)])
 
 
 def _unreadable(tree: Tree) -> Reason:
     message = str(tree.get("error_message", "it cannot be read")).rstrip(".")
     if tree.get("error_type") == "not implemented":
         return Reason("not_a_select", "This is not one SELECT.", "This only reads. " + reasons.SELECT_ONLY)
-    if "depth" in message:
-        return Reason("too_deep", "The text is nested too deeply.", "Name the inner parts in a WITH clause.")
+    if message.startswith("Max expression depth"):
+        return reasons.too_deep()
     place = int(tree["position"]) if "position" in tree else None
     at = "" if place is None else f" at {place}"
     return Reason("syntax", f"Syntax error{at}: {message}.", "Write DuckDB SQL. " + reasons.SELECT_ONLY, place)
@@ -102,25 +99,23 @@ def _visit(value: Any, holder: str, ctes: frozenset[str], depth: int, walk: _Wal
 
 def _visit_node(node: Tree, holder: str, ctes: frozenset[str], depth: int, walk: _Walk) -> None:
     kind, fields = _kind(node, holder)
+    site = _Site(kind, node, ctes, walk.rendered)
     if fields is None:
-        walk.reasons.append(reasons.construct(kind))
+        walk.reasons.append(reasons.unlisted_node(kind, site.offset))
         return
-    for unlisted in sorted(node.keys() - fields):
-        walk.reasons.append(
-            reasons.construct(_in_words(unlisted, node), offset=_Site(kind, node, ctes, walk.rendered).offset)
-        )
-    if "type" in node and isinstance(node["type"], str):
+    if isinstance(node.get("type"), str):
         walk.nodes += 1
         depth += 1
         walk.deepest = max(walk.deepest, depth)
         walk.joins += kind == "JOIN"
-    if "cte_map" in node:
-        ctes = _visit_ctes(node["cte_map"], ctes, depth, walk)
-    site = _Site(kind, node, ctes, walk.rendered)
     for check in _CHECKS.get(kind, ()):
         walk.reasons.extend(check(site))
+    if "cte_map" in node:
+        ctes = _visit_ctes(node["cte_map"], ctes, depth, walk)
     for name, child in node.items():
-        if name != "cte_map":
+        if name not in fields:
+            walk.reasons.append(reasons.unlisted_field(name, site.offset))
+        elif name != "cte_map":
             _visit(child, name, ctes, depth, walk)
 
 
@@ -138,20 +133,11 @@ def _kind(node: Tree, holder: str) -> tuple[str, frozenset[str] | None]:
     return kind, None if listed is None else listed | allowed.EVERYWHERE
 
 
-def _in_words(unlisted: str, node: Tree) -> str:
-    known = {
-        "at_clause": "AT (VERSION ...)",
-        "ranking_expression": "NEAREST JOIN",
-        "pivot_enum": "PIVOT ... IN (type)",
-    }
-    return known.get(unlisted, unlisted)
-
-
 def _visit_ctes(cte_map: Tree, ctes: frozenset[str], depth: int, walk: _Walk) -> frozenset[str]:
     # A definition sees the ones before it and not itself: `WITH secrets AS (SELECT * FROM secrets)` reads the
     # real table, which is why a name joins the scope only after its definition was walked.
     for entry in cte_map.get("map", []):
-        name = entry["key"].lower()
+        name = allowed.folded(entry["key"])
         if name in allowed.RELATIONS:
             walk.reasons.append(reasons.shadowed(entry["key"]))
         _visit(entry["value"], "value", ctes, depth, walk)
@@ -161,7 +147,7 @@ def _visit_ctes(cte_map: Tree, ctes: frozenset[str], depth: int, walk: _Walk) ->
 
 def _check_table(site: _Site) -> Iterator[Reason]:
     path = site.path
-    name = path[-1].lower()
+    name = allowed.folded(path[-1])
     if len(path) == 2 and site.rendered and path[0] == "main" and name in allowed.RELATIONS:
         return
     if len(path) > 1:
@@ -174,9 +160,9 @@ def _check_table_function(site: _Site) -> Iterator[Reason]:
     name = site.path[-1]
     if len(site.path) != 1:
         yield reasons.qualified_function(".".join(site.path), site.offset)
-    elif name.lower() not in allowed.TABLE_FUNCTIONS:
+    elif allowed.folded(name) not in allowed.TABLE_FUNCTIONS:
         yield reasons.table_function(name, site.offset)
-    elif name.lower() in ("range", "generate_series"):
+    elif allowed.folded(name) in ("range", "generate_series"):
         yield from check_series(site.node, site.offset)
 
 
@@ -184,9 +170,9 @@ def _check_function(site: _Site) -> Iterator[Reason]:
     name = site.path[-1]
     if len(site.path) != 1:
         yield reasons.qualified_function(".".join(site.path), site.offset)
-    elif name.lower() not in allowed.SCALAR_FUNCTIONS:
+    elif allowed.folded(name) not in allowed.SCALAR_FUNCTIONS:
         yield reasons.function(name, site.offset)
-    elif name.lower() in allowed.NAMED_AGGREGATE:
+    elif allowed.folded(name) in allowed.NAMED_AGGREGATE:
         yield from _check_named_aggregate(site)
 
 
@@ -196,21 +182,21 @@ def _text(node: Tree) -> str:
 
 def _check_named_aggregate(site: _Site) -> Iterator[Reason]:
     arguments = site.node.get("arguments", [])
-    if len(arguments) < 2 or _text(arguments[1]["expression"]).lower() not in allowed.AGGREGATES:
+    if len(arguments) < 2 or allowed.folded(_text(arguments[1]["expression"])) not in allowed.AGGREGATES:
         message = f"{site.path[-1]} needs the name of an allowed aggregate, written as text."
         yield Reason("function_not_allowed", message, "Example: list_aggregate(list(rank), 'max').", site.offset)
 
 
 def _check_column(site: _Site) -> Iterator[Reason]:
     name = site.node["column_names"][0]
-    if name.lower() in allowed.SESSION_NAMES:
+    if allowed.folded(name) in allowed.SESSION_NAMES:
         hint = "Facts about the session are not available. A column of that name: give it another with AS."
         yield Reason("session_value", f"{name} is not allowed.", hint, site.offset)
 
 
 def _check_type(site: _Site) -> Iterator[Reason]:
     name = ".".join(site.path)
-    if name.lower() not in allowed.TYPES:
+    if allowed.folded(name) not in allowed.TYPES:
         near = reasons.nearest(name, allowed.TYPES)
         hint = f"{near} Examples: BIGINT, DOUBLE, VARCHAR, TIMESTAMP, DECIMAL(18, 3), INTEGER[].".strip()
         yield Reason("type_not_allowed", f"Type {name} is not allowed.", hint, site.offset)
@@ -218,7 +204,7 @@ def _check_type(site: _Site) -> Iterator[Reason]:
 
 def _check_collation(site: _Site) -> Iterator[Reason]:
     name = site.node["collation"]
-    if not set(name.lower().split(".")) <= allowed.COLLATIONS:
+    if not set(allowed.folded(name).split(".")) <= allowed.COLLATIONS:
         hint = f"Allowed: {', '.join(sorted(allowed.COLLATIONS))}."
         yield Reason("collation_not_allowed", f"Collation {name} is not allowed.", hint, site.offset)
 
@@ -232,7 +218,7 @@ def _check_operator(site: _Site) -> Iterator[Reason]:
 
 
 def _check_join(site: _Site) -> Iterator[Reason]:
-    if site.node["ref_type"] not in allowed.JOIN_KINDS:
+    if site.node.get("ref_type") not in allowed.JOIN_KINDS:
         hint = "Use JOIN, LEFT JOIN, ASOF JOIN, SEMI JOIN, ANTI JOIN, POSITIONAL JOIN or CROSS JOIN."
         yield reasons.construct(f"{site.node['ref_type']} JOIN", hint, site.offset)
 

@@ -60,7 +60,7 @@ class _Scope:
         return _Scope(self.totals, self, lambdas=self.lambdas)
 
     def lookup(self, parts: Iterable[str]) -> Value:
-        found = [value for part in parts if (value := self._known(part.lower()))]
+        found = [value for part in parts if (value := self._known(allowed.folded(part)))]
         return sizes.largest(found or self.unnamed())
 
     def _known(self, name: str) -> Value | None:
@@ -94,7 +94,10 @@ def check_growth(tree: Tree) -> list[Reason]:
         (totals.columns, allowed.MAX_COLUMNS, "columns once its stars are expanded"),
         (totals.references, allowed.MAX_REFERENCES, "tables to read once its WITH clauses are expanded"),
     )
-    hint = "Use each column or WITH clause once where possible, unnest lists in place of nested lambdas, name columns in place of *."
+    hint = (
+        "Use each column and each WITH clause once where possible, unnest lists in place of nested lambdas, and name "
+        "columns in place of *."
+    )
     return [
         Reason("grows_too_large", f"The statement could have more than {most} {what}.", hint)
         for amount, most, what in limits
@@ -106,7 +109,7 @@ def _query(node: Tree, outer: _Scope) -> _Relation:
     scope = outer.inner()
     for entry in node.get("cte_map", {}).get("map", []):
         relation = _query(entry["value"]["query_node"], scope)
-        scope.ctes[entry["key"].lower()] = _renamed(relation, entry["value"].get("aliases"))
+        scope.ctes[allowed.folded(entry["key"])] = _renamed(relation, entry["value"].get("aliases"))
     if node["type"] == "SELECT_NODE":
         result = _select(node, scope)
     else:
@@ -142,8 +145,8 @@ def _select(node: Tree, scope: _Scope) -> _Relation:
             columns |= {name: column for source in scope.sources for name, column in source.columns.items()}
         name = item.get("alias") or item.get("column_names", [""])[-1]
         # An alias stands for its whole expression inside the same query, and for a finished value outside of it.
-        scope.names[name.lower()] = value
-        columns[name.lower()] = replace(value, nodes=1, columns=1)
+        scope.names[allowed.folded(name)] = value
+        columns[allowed.folded(name)] = replace(value, nodes=1, columns=1)
     rest = [node.get(part) for part in ("where_clause", "group_expressions", "having", "qualify")]
     _spend([_value(part, scope) for part in _inside(rest)], scope)
     width = sum(value.columns for value in values)
@@ -172,7 +175,7 @@ def _from(table: Tree, scope: _Scope) -> float:
 def _source(table: Tree, scope: _Scope) -> _Relation:
     match table.get("type"):
         case "BASE_TABLE":
-            return scope.relation(table["table_name"].lower())
+            return scope.relation(allowed.folded(table["table_name"]))
         case "SUBQUERY":
             return _query(table["subquery"]["node"], scope)
         case "TABLE_FUNCTION":
@@ -276,10 +279,10 @@ def _subquery(node: Tree, scope: _Scope) -> Value:
 
 
 def _function(node: Tree, scope: _Scope) -> Value:
-    name = node["function_name"].lower()
+    name = allowed.folded(node["function_name"])
     arguments = [argument["expression"] for argument in node.get("arguments", [])]
-    beside = [part for part in _inside([value for key, value in node.items() if key != "arguments"])]
-    spent = [_value(part, scope) for part in beside]
+    beside = [value for key, value in node.items() if key != "arguments"]
+    spent = [_value(part, scope) for part in _inside(beside)]
     if name in allowed.LAMBDA_FUNCTIONS and len(arguments) > 1 and arguments[1]["class"] == "LAMBDA":
         first = _value(arguments[0], scope)
         rest = [_value(argument, scope) for argument in arguments[2:]]
@@ -312,7 +315,7 @@ def _with_lambda(name: str, values: list[Value], function: Tree, scope: _Scope) 
 def _body(function: Tree, scope: _Scope, values: list[Value]) -> Value:
     inner = scope.inner()
     inner.lambdas += 1
-    names = [part["column_names"][-1].lower() for part in _lambda_names(function["lhs"])]
+    names = [allowed.folded(part["column_names"][-1]) for part in _lambda_names(function["lhs"])]
     inner.names |= dict(zip(names, [*values, *[NUMBER] * len(names)], strict=False))
     value = _value(function["expr"], inner)
     scope.references += inner.references

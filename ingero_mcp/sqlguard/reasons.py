@@ -1,13 +1,15 @@
-"""Why SQL was refused, in words that teach: what is allowed in its stead, and a corrected example where there is one."""
+"""Why SQL was refused, in words that teach: what is allowed in its stead, with a corrected example if there is one."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from difflib import get_close_matches
 
 from ingero_mcp.errors import Reason
 from ingero_mcp.sqlguard import allowed
 
 WHERE_TO_LOOK = "The resource fleet://schema lists relations and columns."
+_SHOW_AT_MOST = 20
 SELECT_ONLY = (
     "One SELECT (or FROM, VALUES, TABLE, WITH ... SELECT) is allowed, for example "
     "SELECT node_id, count(*) FROM events GROUP BY node_id."
@@ -29,8 +31,8 @@ _INSTEAD: tuple[tuple[str, str], ...] = (
     ("range", "Use it in FROM: SELECT i FROM range(10) AS r(i)."),
     ("generate_series", "Use it in FROM: SELECT i FROM generate_series(1, 10) AS r(i)."),
     ("repeat", "Functions that make text of any length are refused; use a literal."),
-    ("lpad", "Use strftime for times, or concat('0', x)."),
-    ("rpad", "Return the values; the client can pad them."),
+    ("lpad", "To pad, write right('000' || rank, 3)."),
+    ("rpad", "To pad, write left(node_id || '        ', 8)."),
     ("printf", "Use || or concat: node_id || ':' || rank."),
     ("format", "Use || or concat: node_id || ':' || rank."),
     ("list_resize", "Use list_slice or list_concat."),
@@ -56,8 +58,18 @@ _INSTEAD: tuple[tuple[str, str], ...] = (
 
 def nearest(name: str, names: frozenset[str]) -> str:
     """The closest of `names` as a question, or nothing."""
-    found = get_close_matches(name.lower(), names, n=1, cutoff=0.7)
+    found = get_close_matches(allowed.folded(name), names, n=1, cutoff=0.7)
     return f"Did you mean {found[0]}?" if found else ""
+
+
+def unique(found: Iterable[Reason]) -> list[Reason]:
+    """Each reason once, with its place if that is known, and not more of them than anybody reads."""
+    kept: dict[tuple[str, str], Reason] = {}
+    for reason in found:
+        key = reason.code, reason.message
+        if key not in kept or kept[key].offset is None:
+            kept[key] = reason
+    return list(kept.values())[:_SHOW_AT_MOST]
 
 
 def _join(*sentences: str) -> str:
@@ -73,15 +85,16 @@ def table(name: str, offset: int | None = None) -> Reason:
 def qualified_table(name: str, offset: int | None = None) -> Reason:
     """A table with a schema or catalog before it, or a file name that reads like one."""
     last = name.rsplit(".", 1)[-1]
-    example = f"Write {last} without a schema." if last.lower() in allowed.RELATIONS else ""
+    example = f"Write {last} without a schema." if allowed.folded(last) in allowed.RELATIONS else ""
     hint = _join(example, f"Allowed: {', '.join(sorted(allowed.RELATIONS))}, without a schema.", WHERE_TO_LOOK)
     return Reason("qualified_table", f"Table {name} is qualified.", hint, offset)
 
 
 def shadowed(name: str) -> Reason:
     """A common table expression with the name of an allowed relation."""
-    hint = f"Give it a name of its own: WITH my_{name.lower()} AS (SELECT ... FROM {name.lower()}) SELECT ... ."
-    return Reason("shadowed_relation", f"WITH {name} hides the relation {name.lower()}.", hint)
+    relation = allowed.folded(name)
+    hint = f"Give it a name of its own: WITH my_{relation} AS (SELECT ... FROM {relation}) SELECT ... ."
+    return Reason("shadowed_relation", f"WITH {name} hides the relation {relation}.", hint)
 
 
 def recursive() -> Reason:
@@ -92,14 +105,14 @@ def recursive() -> Reason:
 
 def function(name: str, offset: int | None = None) -> Reason:
     """A function that is not allowed where a value stands."""
-    instead = next((text for start, text in _INSTEAD if name.lower().startswith(start)), "")
+    instead = next((text for start, text in _INSTEAD if allowed.folded(name).startswith(start)), "")
     hint = instead or nearest(name, allowed.SCALAR_FUNCTIONS) or "Use DuckDB's ordinary functions and aggregates."
     return Reason("function_not_allowed", f"Function {name} is not allowed.", hint, offset)
 
 
 def table_function(name: str, offset: int | None = None) -> Reason:
     """A function that is not allowed in FROM."""
-    instead = next((text for start, text in _INSTEAD if name.lower().startswith(start)), "")
+    instead = next((text for start, text in _INSTEAD if allowed.folded(name).startswith(start)), "")
     hint = _join(instead, f"In FROM: {', '.join(sorted(allowed.TABLE_FUNCTIONS))}.")
     return Reason("table_function_not_allowed", f"Function {name} is not allowed in FROM.", hint, offset)
 
@@ -120,6 +133,47 @@ def dynamic_pivot() -> Reason:
     return Reason("dynamic_pivot", "PIVOT needs its values listed behind IN.", hint)
 
 
+def not_one(count: int) -> Reason:
+    """No statement, or several."""
+    hint = "Send one statement; call fleet.cluster.run_analysis again for the next."
+    return Reason("not_one_statement", f"There are {count} statements.", hint)
+
+
+def too_deep() -> Reason:
+    """Nested beyond what the parsers or the checks can follow."""
+    return Reason("too_deep", "The text is nested too deeply.", "Name the inner parts in a WITH clause.")
+
+
+def parameter(offset: int | None = None) -> Reason:
+    """`?`, `$1` or `$name`."""
+    return Reason("parameter", "Parameters are not allowed.", "Write the value itself, for example rank = 5.", offset)
+
+
 def construct(name: str, hint: str = "", offset: int | None = None) -> Reason:
     """A part of SQL that is not on the list."""
     return Reason("construct_not_allowed", f"{name} is not allowed.", hint or SELECT_ONLY, offset)
+
+
+def unlisted_field(name: str, offset: int | None = None) -> Reason:
+    """A field of a node in DuckDB's tree that is not on the list."""
+    if name == "named_param_map":
+        return parameter()
+    words = {
+        "at_clause": "AT (VERSION or TIMESTAMP)",
+        "pivot_enum": "PIVOT ... IN (type)",
+        "ranking_expression": "NEAREST JOIN",
+    }
+    return construct(words.get(name, name.replace("_", " ")), offset=offset)
+
+
+def unlisted_node(kind: str, offset: int | None = None) -> Reason:
+    """A kind of node in DuckDB's tree that is not on the list."""
+    if kind == "PARAMETER":
+        return parameter(offset)
+    if kind == "RECURSIVE_CTE_NODE":
+        return recursive()
+    if kind == "SHOW_REF":
+        return construct("SHOW, DESCRIBE or SUMMARIZE", WHERE_TO_LOOK, offset)
+    if kind.endswith("_QUERY_NODE"):
+        return construct(f"{kind.removesuffix('_QUERY_NODE')} inside WITH", "This only reads. " + SELECT_ONLY, offset)
+    return construct(kind.replace("_", " "), offset=offset)

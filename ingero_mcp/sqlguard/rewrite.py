@@ -20,10 +20,10 @@ def rewrite(tree: Tree) -> str:
     but for VALUES in a subquery of its own. sqlglot's renames output columns (list becomes array_agg).
     """
     for node in _nodes(tree):
-        if node.get("type") == "BASE_TABLE" and node["table_name"].lower() in allowed.RELATIONS:
+        if node.get("type") == "BASE_TABLE" and allowed.folded(node["table_name"]) in allowed.RELATIONS:
             node["schema_name"] = "main"
             node["qualified_name"] = {"path": ["main", node["table_name"]]}
-        elif node.get("class") == "FUNCTION" and node["function_name"].lower() in allowed.LAMBDA_FUNCTIONS:
+        elif node.get("class") == "FUNCTION" and allowed.folded(node["function_name"]) in allowed.LAMBDA_FUNCTIONS:
             _spell_lambda(node)
     return _without_brackets(render(tree))
 

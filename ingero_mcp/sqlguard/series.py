@@ -75,10 +75,14 @@ def _rows_of_times(values: list[Tree]) -> float | None:
 def _step(value: Tree) -> int | None:
     match value:
         case {"class": "CAST", "type_expr": {"qualified_name": {"path": [name]}}, "child": child}:
-            found = _STEP.fullmatch(child.get("literal", {}).get("text", "")) if name.lower() == "interval" else None
+            found = (
+                _STEP.fullmatch(child.get("literal", {}).get("text", ""))
+                if allowed.folded(name) == "interval"
+                else None
+            )
             return int(found[1]) * _SECONDS[found[2].lower()] if found else None
         case {"class": "FUNCTION", "function_name": name, "arguments": [{"expression": amount}]}:
-            unit = _SECONDS.get(name.lower().removeprefix("to_").removesuffix("s"))
+            unit = _SECONDS.get(allowed.folded(name).removeprefix("to_").removesuffix("s"))
             number = _amount(amount)
             return number * unit if number and unit else None
     return None
@@ -97,15 +101,15 @@ def _amount(value: Tree) -> int | None:
 def _is_time(value: Tree) -> bool:
     match value:
         case {"class": "CAST", "type_expr": {"qualified_name": {"path": [name]}}}:
-            return name.lower() in _TIME_TYPES
+            return allowed.folded(name) in _TIME_TYPES
         case {"class": "COLUMN_REF", "column_names": [name]}:
-            return name.lower() in _NOW
+            return allowed.folded(name) in _NOW
         case {"class": "FUNCTION", "function_name": "+" | "-", "arguments": [first, _]}:
             return _is_time(first["expression"])
         case {"class": "FUNCTION", "function_name": "date_trunc", "arguments": [_, second]}:
             return _is_time(second["expression"])
         case {"class": "FUNCTION", "function_name": name}:
-            return name.lower() in _NOW
+            return allowed.folded(name) in _NOW
     return False
 
 

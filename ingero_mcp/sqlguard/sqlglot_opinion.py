@@ -21,7 +21,6 @@ logging.getLogger("sqlglot").setLevel(logging.CRITICAL + 1)
 
 _ROOTS = (exp.Select, exp.SetOperation, exp.Values, exp.Subquery, exp.Pivot)
 _TABLE_ARGS = frozenset({"this", "alias", "db", "joins", "laterals", "ordinality", "pivots", "sample"})
-_SHOW_AT_MOST = 20
 
 
 def check_with_sqlglot(sql: str, *, rendered: bool) -> list[Reason]:
@@ -32,18 +31,16 @@ def check_with_sqlglot(sql: str, *, rendered: bool) -> list[Reason]:
     try:
         statements = [tree for tree in sqlglot.parse(sql, dialect="duckdb") if not _is_empty(tree)]
     except RecursionError:
-        return [Reason("too_deep", "The text is nested too deeply.", "Name the inner parts in a WITH clause.")]
+        return [reasons.too_deep()]
     except Exception as error:  # on `SELECT -> 1` it fails with a TypeError of its own: not understood, so refused
         return [_syntax(error, sql)]
     if len(statements) != 1:
-        message = f"There are {len(statements)} statements."
-        return [Reason("not_one_statement", message, "Send one statement; ask again for the next.")]
+        return [reasons.not_one(len(statements))]
     root = statements[0]
     assert root is not None
     if not isinstance(root, _ROOTS):
         return [_not_a_query(root)]
-    found = dict.fromkeys(reason for node in root.walk() for reason in _check(node, rendered))
-    return list(found)[:_SHOW_AT_MOST]
+    return reasons.unique(reason for node in root.walk() for reason in _check(node, rendered))
 
 
 def _is_empty(tree: exp.Expr | None) -> bool:
@@ -91,7 +88,7 @@ def _is_dynamic_pivot(node: exp.Expr) -> bool:
 
 
 def _is_relation(name: str) -> bool:
-    return name.lower() in allowed.RELATIONS
+    return allowed.folded(name) in allowed.RELATIONS
 
 
 def _unlisted(node: exp.Expr) -> Reason:
@@ -100,16 +97,16 @@ def _unlisted(node: exp.Expr) -> Reason:
         in_from = isinstance(node.parent, exp.Table | exp.Lateral)
         return reasons.table_function(name) if in_from else reasons.function(name)
     if isinstance(node, exp.Placeholder | exp.Parameter):
-        return Reason("parameter", "Parameters are not allowed.", "Write the value itself, for example rank = 5.")
+        return reasons.parameter()
     return reasons.construct(node.key.upper())
 
 
 def _check_anonymous(node: exp.Anonymous) -> Iterator[Reason]:
     name = node.name
     if isinstance(node.parent, exp.Table | exp.Lateral):
-        if name.lower() not in allowed.TABLE_FUNCTIONS:
+        if allowed.folded(name) not in allowed.TABLE_FUNCTIONS:
             yield reasons.table_function(name)
-    elif name.lower() not in allowed.SCALAR_FUNCTIONS | allowed.SQLGLOT_SYNTAX:
+    elif allowed.folded(name) not in allowed.SCALAR_FUNCTIONS | allowed.SQLGLOT_SYNTAX:
         yield reasons.function(name)
 
 
@@ -128,7 +125,7 @@ def _check_table(table: exp.Table, rendered: bool) -> Iterator[Reason]:
 
 def _names_cte(table: exp.Table) -> bool:
     # Not "some WITH defines this name": a definition is seen by the ones after it and by the query it stands on.
-    name = table.name.lower()
+    name = allowed.folded(table.name)
     child: exp.Expr = table
     definition: exp.Expr | None = None
     while child.parent is not None:
@@ -138,9 +135,9 @@ def _names_cte(table: exp.Table) -> bool:
         with_ = parent.args.get("with_")
         if isinstance(with_, exp.With):
             seen = with_.expressions
-            if child is with_:
+            if child is with_ and not with_.args.get("recursive"):
                 seen = seen[: next(i for i, cte in enumerate(seen) if cte is definition)]
-            if any(cte.alias.lower() == name for cte in seen):
+            if any(allowed.folded(cte.alias) == name for cte in seen):
                 return True
         child = parent
     return False

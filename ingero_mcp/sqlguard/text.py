@@ -23,10 +23,11 @@ def check_text(sql: str) -> list[Reason]:
     if brackets > allowed.MAX_BRACKETS:
         message = f"The text has {brackets} opening brackets; at most {allowed.MAX_BRACKETS} are allowed."
         found.append(Reason("too_many_brackets", message, "Ask several smaller questions."))
-    return found + _invisible(sql)
+    return found + check_characters(sql)
 
 
-def _invisible(text: str) -> list[Reason]:
+def check_characters(text: str) -> list[Reason]:
+    """Reasons to refuse `text` for control characters and characters that cannot be seen."""
     # DuckDB 2.0 takes U+200B, U+2060 and U+FEFF for white space and sqlglot for letters, so a text can be one
     # harmless literal for one and a UNION with another table for the other. Categories, not single characters:
     # the next such character is then refused before anybody finds it.
@@ -63,7 +64,7 @@ def literal(value: str | int | float) -> str:
         return f"({value!r}::DOUBLE)" if abs(value) < float("inf") else f"('{value!r}'::DOUBLE)"
     if isinstance(value, int):
         return str(value) if value >= 0 else f"({value})"
-    found = _invisible(value)
+    found = check_characters(value)
     if found:
         raise GuardError(tuple(found))
     return "'" + value.replace("'", "''") + "'"

@@ -15,6 +15,9 @@ PRIVATE: Final = "ingero_private"
 """The schema of everything that is not public; the guard refuses any qualified name, so SQL cannot reach it."""
 
 ROWS: Final = f"{PRIVATE}.event_rows"
+CONTEXT: Final = f"{PRIVATE}.context_rows"
+"""What a node knew besides its events, in the same columns: stored chains, stacks, sessions, snapshots, aggregates.
+Views show it; `events` does not, so that counting events counts events."""
 BATCHES: Final = f"{PRIVATE}.batches"
 
 
@@ -26,6 +29,7 @@ def create(connection: duckdb.DuckDBPyConnection) -> None:
     connection.execute(f"CREATE TABLE {PRIVATE}.version (number INTEGER)")
     connection.execute(f"INSERT INTO {PRIVATE}.version VALUES ({VERSION})")
     connection.execute(f"CREATE TABLE {ROWS} ({columns})")
+    connection.execute(f"CREATE TABLE {CONTEXT} ({columns})")
     connection.execute(f"CREATE TABLE {BATCHES} (key BLOB PRIMARY KEY, received_ns BIGINT)")
     for statement in view_statements():
         connection.execute(statement)
@@ -37,6 +41,7 @@ def view_statements() -> list[str]:
     stored = ", ".join(column.name for column in STORED)
     computed = ", ".join(f"{column.computed} AS {column.name}" for column in COMPUTED)
     statements = [f"CREATE VIEW main.events AS SELECT {stored}, {computed} FROM {ROWS}"]
+    statements.append(f"CREATE VIEW {PRIVATE}.context AS SELECT {stored}, {computed} FROM {CONTEXT}")
     return [*statements, *(f"CREATE VIEW main.{view.name} AS {view.sql}" for view in VIEWS)]
 
 

@@ -15,6 +15,7 @@ from ingero_mcp.sqlguard import CheckedQuery
 from ingero_mcp.store.engine import Engine
 from ingero_mcp.store.lock import FileLock
 from ingero_mcp.store.reader import OnStart, Reader
+from ingero_mcp.store.schema import CONTEXT
 from ingero_mcp.store.writer import Appended, Writer
 
 
@@ -46,6 +47,12 @@ class Store:
         if self._writer is None:
             raise StoreError(f"{self.path} was opened for reading only")
         return self._writer.append(batch, key)
+
+    def append_context(self, batch: pa.RecordBatch, key: bytes | None = None) -> Future[Appended]:
+        """Queue what a node knew besides its events (stored chains, stacks, sessions, ...); as `append`."""
+        if self._writer is None:
+            raise StoreError(f"{self.path} was opened for reading only")
+        return self._writer.append(batch, key, CONTEXT)
 
     def query(
         self, query: CheckedQuery, *, limit: int, timeout_s: float | None = None, on_start: OnStart | None = None

@@ -46,6 +46,7 @@ class Appended:
 class _Pending:
     batch: pa.RecordBatch
     key: bytes | None
+    table: str
     done: Future[Appended] = field(default_factory=Future)
 
 
@@ -73,9 +74,9 @@ class Writer:
         """Why the last commit failed; None while writing works."""
         return self._failure
 
-    def append(self, batch: pa.RecordBatch, key: bytes | None) -> Future[Appended]:
+    def append(self, batch: pa.RecordBatch, key: bytes | None, table: str = ROWS) -> Future[Appended]:
         """Queue a batch; the future resolves after its commit. StoreBusy when it cannot be taken now."""
-        pending = _Pending(batch, key)
+        pending = _Pending(batch, key, table)
         with self._changed:
             if self._closing:
                 raise StoreBusy("the store is closing; send the batch again to its successor")
@@ -127,7 +128,7 @@ class Writer:
     def _write(self, group: list[_Pending]) -> None:
         try:
             results = self._commit(group)
-        except (IngeroError, duckdb.Error, OSError) as error:
+        except Exception as error:  # whatever it is: a writer that died would leave every producer waiting
             failure = self._note_failure(error)
             for pending in group:
                 pending.done.set_exception(failure)
@@ -149,12 +150,9 @@ class Writer:
             cursor.execute("BEGIN")
             try:
                 fresh = _claim(cursor, group)
-                rows = pa.Table.from_batches([pending.batch for pending in fresh]) if fresh else None
-                if rows is not None and rows.num_rows:
-                    rows, next_seq = _number(rows, next_seq)
-                    cursor.register("incoming", rows)
-                    cursor.execute(f"INSERT INTO {ROWS} SELECT * FROM incoming")
-                    cursor.unregister("incoming")
+                for table in sorted({pending.table for pending in fresh}):
+                    rows = pa.Table.from_batches([pending.batch for pending in fresh if pending.table == table])
+                    next_seq = _insert(cursor, table, rows, next_seq)
                 cursor.execute("COMMIT")
             except BaseException:
                 _roll_back(cursor)
@@ -221,6 +219,14 @@ def _claim(cursor: duckdb.DuckDBPyConnection, group: list[_Pending]) -> list[_Pe
     return [
         pending for pending in group if pending.key is None or (pending.key in fresh and first[pending.key] is pending)
     ]
+
+
+def _insert(cursor: duckdb.DuckDBPyConnection, table: str, rows: pa.Table, next_seq: int) -> int:
+    numbered, next_seq = _number(rows, next_seq)
+    cursor.register("incoming", numbered)
+    cursor.execute(f"INSERT INTO {table} SELECT * FROM incoming")
+    cursor.unregister("incoming")
+    return next_seq
 
 
 def _number(rows: pa.Table, next_seq: int) -> tuple[pa.Table, int]:

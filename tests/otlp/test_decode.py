@@ -13,15 +13,18 @@ from opentelemetry.proto.common.v1.common_pb2 import AnyValue, KeyValue
 
 from ingero_mcp.errors import WireError
 from ingero_mcp.events import FIRST_SERVER_SEQ, Point, Resource, Sample, Span
-from ingero_mcp.otlp.decode import Decoder, Signal
+from ingero_mcp.otlp.decode import Decoder
 from ingero_mcp.otlp.encode import encode_points, encode_samples, encode_spans
+from ingero_mcp.otlp.records import Arrival
+from ingero_mcp.otlp.signal import Signal
 
 NOW_NS = 1_796_000_000_000_000_000
+ARRIVAL = Arrival(NOW_NS)
 NODE = Resource({"ingero.cluster.id": "c1", "ingero.node.id": "n1"})
 
 
 def rows(signal: Signal, body: bytes) -> list[dict[str, Any]]:
-    return Decoder().decode(signal, body, NOW_NS).batch.to_pylist()
+    return Decoder().decode(signal, body, ARRIVAL).batch.to_pylist()
 
 
 def attrs(row: dict[str, Any]) -> dict[str, Any]:
@@ -164,7 +167,7 @@ def test_a_chain_id_is_a_column_and_stays_in_json() -> None:
 
 @pytest.mark.parametrize("time_ns", [0, 123_456, NOW_NS + 2 * 86_400 * 10**9, 2**63 + 5])
 def test_an_implausible_time_becomes_the_receive_time_and_is_counted(time_ns: int) -> None:
-    decoded = Decoder().decode("metrics", encode_samples(NODE, [Sample("m", time_ns, 1.0)]), NOW_NS)
+    decoded = Decoder().decode("metrics", encode_samples(NODE, [Sample("m", time_ns, 1.0)]), ARRIVAL)
     [row] = decoded.batch.to_pylist()
     assert row["timestamp_ns"] == NOW_NS
     assert attrs(row)["otlp.time_raw_ns"] == time_ns
@@ -251,8 +254,8 @@ def test_nested_and_binary_attributes_are_kept() -> None:
 @pytest.mark.parametrize("signal", ["traces", "metrics", "logs"])
 def test_bytes_that_are_not_otlp_are_refused(signal: Signal) -> None:
     with pytest.raises(WireError, match=f"not an OTLP {signal} export request"):
-        Decoder().decode(signal, b"\xff\xff\xff\xff hello", NOW_NS)
+        Decoder().decode(signal, b"\xff\xff\xff\xff hello", ARRIVAL)
 
 
 def test_an_empty_request_is_an_empty_batch() -> None:
-    assert Decoder().decode("traces", b"", NOW_NS).batch.num_rows == 0
+    assert Decoder().decode("traces", b"", ARRIVAL).batch.num_rows == 0
