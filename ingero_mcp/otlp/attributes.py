@@ -44,17 +44,18 @@ _COLUMN_OF: Final[dict[str, tuple[int, int]]] = {
 
 
 class Attribute(NamedTuple):
-    """`slot` is the index in `events.STORED` of the column that `value` fills, or `NO_COLUMN`.
+    """`slot` is the index in `events.STORED` of the column that `fitted` fills, or `NO_COLUMN`.
 
     `place` is the key's place in `Column.attributes` (0 wins). `json_member` is `"key":value`, empty where the
-    column alone holds the attribute without loss.
+    column alone holds the attribute without loss. `value` is what was sent.
     """
 
     key: str
     slot: int
     place: int
-    value: Any
+    fitted: Any
     json_member: str
+    value: AttributeValue
 
 
 class AttributeCache:
@@ -86,15 +87,14 @@ def attribute_of(key: str, value: AttributeValue) -> Attribute:
     """Decide which column the attribute fills and what of it goes into attrs_json."""
     slot, place = _COLUMN_OF.get(key, (NO_COLUMN, 0))
     if slot == NO_COLUMN:
-        return Attribute(key, NO_COLUMN, 0, value, json_member(_json_key(key), value))
+        return Attribute(key, NO_COLUMN, 0, None, json_member(_json_key(key), value), value)
     fitted, lossless = _fit(value, STORED[slot])
     if fitted is None:
-        return Attribute(key, NO_COLUMN, 0, value, json_member(key, value))
-    if STORED[slot].name == semconv.CAUSAL_CHAIN_ID:
-        # In JSON too: queries written for Ingero Echo read it there.
-        return Attribute(key, slot, place, fitted, json_member(semconv.CAUSAL_CHAIN_ID, value))
-    # A key that is only a fallback may lose its column to a better one, so JSON keeps it.
-    return Attribute(key, slot, place, fitted, "" if lossless and place == 0 else json_member(key, value))
+        return Attribute(key, NO_COLUMN, 0, None, json_member(key, value), value)
+    # A key that is only a fallback may lose its column to a better one, so JSON keeps it. A chain id is in JSON in any
+    # case: queries written for Ingero Echo read it there.
+    in_column_only = lossless and place == 0 and key != semconv.CAUSAL_CHAIN_ID
+    return Attribute(key, slot, place, fitted, "" if in_column_only else json_member(key, value), value)
 
 
 def _json_key(key: str) -> str:

@@ -23,7 +23,7 @@ def decode_logs(body: bytes, arrival: Arrival, cache: AttributeCache) -> Records
     scopes = [(resource, scoped) for resource in request.resource_logs for scoped in resource.scope_logs]
     records = Records(sum(len(scoped.log_records) for _, scoped in scopes), arrival, cache)
     for resource, scoped in scopes:
-        origin = records.origin(resource.resource, scoped.scope, scoped.schema_url or resource.schema_url)
+        origin = records.origin(resource, scoped)
         records.each(scoped.log_records, partial(_put, records, origin))
     return records
 

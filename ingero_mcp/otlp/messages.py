@@ -22,7 +22,9 @@ from opentelemetry.proto.resource.v1 import resource_pb2
 from opentelemetry.proto.trace.v1 import trace_pb2
 
 _KEY_VALUE = ".opentelemetry.proto.common.v1.KeyValue"
-# In order of dependence; common.proto keeps its own messages as they are.
+# A value that is itself a list of attributes is only ever read as a whole, by the official classes.
+_LIST_OF_ATTRIBUTES = "KeyValueList"
+# In order of dependence.
 _FILES: tuple[Any, ...] = (
     common_pb2,
     resource_pb2,
@@ -40,8 +42,8 @@ def _pool_with_opaque_attributes() -> descriptor_pool.DescriptorPool:
     for module in _FILES:
         file = descriptor_pb2.FileDescriptorProto()
         module.DESCRIPTOR.CopyToProto(file)
-        if module is not common_pb2:
-            for message in file.message_type:
+        for message in file.message_type:
+            if message.name != _LIST_OF_ATTRIBUTES:
                 _make_attributes_opaque(message)
         pool.Add(file)
     return pool

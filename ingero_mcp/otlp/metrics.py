@@ -32,7 +32,7 @@ def decode_metrics(body: bytes, arrival: Arrival, cache: AttributeCache) -> Reco
     total = sum(len(_points(metric)) for _, scoped in scopes for metric in scoped.metrics)
     records = Records(total, arrival, cache)
     for resource, scoped in scopes:
-        origin = records.origin(resource.resource, scoped.scope, scoped.schema_url or resource.schema_url)
+        origin = records.origin(resource, scoped)
         for metric in scoped.metrics:
             records.each(_points(metric), partial(_put, records, origin, _shared(metric)))
     return records

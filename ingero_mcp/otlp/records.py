@@ -15,11 +15,12 @@ from ingero_mcp import semconv
 from ingero_mcp.batches import ARROW_SCHEMA
 from ingero_mcp.errors import WireError
 from ingero_mcp.events import STORED, AttributeValue
-from ingero_mcp.otlp.attributes import NO_COLUMN, Attribute, AttributeCache, json_member
+from ingero_mcp.otlp.attributes import NO_COLUMN, Attribute, AttributeCache, json_member, plain_attributes
 
 SLOT: Final[dict[str, int]] = {column.name: slot for slot, column in enumerate(STORED)}
 OLDEST_PLAUSIBLE_NS: Final = 1_577_836_800_000_000_000  # 2020-01-01
 DAY_NS: Final = 86_400_000_000_000
+_CHAIN = SLOT["causal_chain_id"]
 _RANK, _WORLD_SIZE, _NRANKS = SLOT["rank"], SLOT["world_size"], SLOT["nranks"]
 _TIMESTAMP, _ATTRS = SLOT["timestamp_ns"], SLOT["attrs_json"]
 # A span may carry host.name as a plain attribute of its own; who sent it is for the resource to say.
@@ -70,43 +71,43 @@ class Records:
                 self.reason = self.reason or str(error)
             self._row += 1
 
-    def origin(self, resource: Any, scope: Any, schema_url: str = "") -> Origin:
-        """The shared part of the records of one resource and one instrumentation scope."""
+    def origin(self, described: Any, scoped: Any) -> Origin:
+        """The shared part of the records of one resource and one instrumentation scope.
+
+        `described` is a ResourceSpans, ResourceMetrics or ResourceLogs, `scoped` one of the scopes in it.
+        """
         members: list[str] = []
-        found, contested = self._look_up(resource.attributes, members)
-        values = {a.slot: a.value for a in found.values() if a.slot != NO_COLUMN and a.place == 0}
+        found, contested = self._look_up(described.resource.attributes, members)
+        values = {a.slot: a.fitted for a in found.values() if a.slot != NO_COLUMN and a.place == 0}
         values |= _best_of(contested, taken=values)
         values.setdefault(SLOT["cluster_id"], self._arrival.cluster_id)
         values.setdefault(SLOT["node_id"], semconv.UNKNOWN)
         members.extend(attribute.json_member for attribute in found.values() if attribute.json_member)
-        members.extend(self._scope_members(scope, schema_url))
-        node_rank = found.get(semconv.NODE_RANK)
-        return Origin(
-            tuple(values.items()),
-            tuple(members),
-            found,
-            node_rank.value if node_rank and isinstance(node_rank.value, int) else None,
-        )
+        members.extend(self._scope_members(scoped))
+        members.extend(_resource_members(described))
+        return Origin(tuple(values.items()), tuple(members), found, _as_rank(found.get(semconv.NODE_RANK)))
 
     def fill(self, row: int, origin: Origin, attributes: Iterable[bytes], members: list[str]) -> dict[str, Attribute]:
         """Put the shared values and the record's own attributes into `row`; returns the attributes by key.
 
         `members` are further JSON members of the row. Of two attributes with one key the last wins, the others are
         kept under `otlp.duplicate_keys`; what hides an attribute of the resource moves that one to
-        `otlp.resource.<key>`.
+        `otlp.resource.attribute.<key>`.
         """
         columns = self.columns
         for slot, value in origin.values:
             columns[slot][row] = value
         found, contested = self._look_up(attributes, members)
         for attribute in found.values():
-            _, slot, place, value, member = attribute
+            _, slot, place, fitted, member, _ = attribute
             if slot != NO_COLUMN and place == 0:
-                columns[slot][row] = value
+                columns[slot][row] = fitted
             if member:
                 members.append(member)
         if contested:
-            self._settle_contested(row, contested)
+            settled = self._settle_contested(row, contested)
+            if _CHAIN in settled and semconv.CAUSAL_CHAIN_ID not in found.keys() | origin.attributes.keys():
+                members.append(json_member(semconv.CAUSAL_CHAIN_ID, settled[_CHAIN]))
         members.extend(_shared_members(origin, found))
         columns[_ATTRS][row] = "{" + ",".join(members) + "}"
         if columns[_RANK][row] is None:
@@ -139,7 +140,7 @@ class Records:
         """The attributes by key, and those that only fill their column if no better key does."""
         get, learn = self._cache.get, self._cache.learn
         found: dict[str, Attribute] = {}
-        contested: list[Attribute] = []
+        contested = False
         losers: dict[str, AttributeValue] = {}
         for raw in attributes:
             attribute = get(raw) or learn(raw)
@@ -149,45 +150,61 @@ class Records:
                 assert isinstance(earlier, list)
                 earlier.append(found[key].value)
             found[key] = attribute
-            if attribute[2]:
-                contested.append(attribute)
+            contested = contested or attribute[2] > 0
         if losers:
             members.append(json_member("otlp.duplicate_keys", losers))
-        return found, contested
+        return found, [attribute for attribute in found.values() if attribute.place] if contested else []
 
-    def _scope_members(self, scope: Any, schema_url: str) -> list[str]:
+    def _scope_members(self, scoped: Any) -> list[str]:
+        scope = scoped.scope
         named = (
-            ("otlp.schema_url", schema_url),
+            ("otlp.scope.schema_url", scoped.schema_url),
             ("otlp.scope.name", scope.name),
             ("otlp.scope.version", scope.version),
+            ("otlp.scope.dropped_attributes_count", scope.dropped_attributes_count),
         )
         members = [json_member(key, text) for key, text in named if text]
-        found, _ = self._look_up(scope.attributes, members)
-        if found:
-            members.append(json_member("otlp.scope.attributes", {key: a.value for key, a in found.items()}))
+        if scope.attributes:
+            members.append(json_member("otlp.scope.attributes", plain_attributes(scope.attributes)))
         return members
 
-    def _settle_contested(self, row: int, contested: list[Attribute]) -> None:
+    def _settle_contested(self, row: int, contested: list[Attribute]) -> dict[int, Any]:
         taken = dict.fromkeys(_OF_THE_RESOURCE, True)
         for attribute in contested:
             if self.columns[attribute.slot][row] is not None:
                 taken[attribute.slot] = True
-        for slot, value in _best_of(contested, taken).items():
+        settled = _best_of(contested, taken)
+        for slot, value in settled.items():
             self.columns[slot][row] = value
+        return settled
 
     def _settle_rank(self, row: int, origin: Origin, found: dict[str, Attribute]) -> None:
         # Global rank: ingero.rank; else the rank in a communicator as large as the job; else the node's.
-        comm_rank = found.get(semconv.NCCL_RANK)
+        comm_rank = _as_rank(found.get(semconv.NCCL_RANK))
         nranks = self.columns[_NRANKS][row]
-        if (
-            comm_rank is not None
-            and isinstance(comm_rank.value, int)
-            and nranks is not None
-            and nranks == self.columns[_WORLD_SIZE][row]
-        ):
-            self.columns[_RANK][row] = comm_rank.value
-        else:
-            self.columns[_RANK][row] = origin.node_rank
+        is_world = nranks is not None and nranks == self.columns[_WORLD_SIZE][row]
+        self.columns[_RANK][row] = comm_rank if comm_rank is not None and is_world else origin.node_rank
+
+
+def _resource_members(described: Any) -> list[str]:
+    resource = described.resource
+    named = (
+        ("otlp.resource.schema_url", described.schema_url),
+        ("otlp.resource.dropped_attributes_count", resource.dropped_attributes_count),
+    )
+    members = [json_member(key, value) for key, value in named if value]
+    if resource.entity_refs:
+        entities: list[AttributeValue] = [
+            {
+                "type": entity.type,
+                "id_keys": list(entity.id_keys),
+                "description_keys": list(entity.description_keys),
+                "schema_url": entity.schema_url,
+            }
+            for entity in resource.entity_refs
+        ]
+        members.append(json_member("otlp.resource.entity_refs", entities))
+    return members
 
 
 def _best_of(contested: Iterable[Attribute], taken: Container[int]) -> dict[int, Any]:
@@ -197,7 +214,14 @@ def _best_of(contested: Iterable[Attribute], taken: Container[int]) -> dict[int,
             continue
         if attribute.slot not in best or attribute.place < best[attribute.slot].place:
             best[attribute.slot] = attribute
-    return {slot: attribute.value for slot, attribute in best.items()}
+    return {slot: attribute.fitted for slot, attribute in best.items()}
+
+
+def _as_rank(attribute: Attribute | None) -> int | None:
+    """The value where it can be a rank at all: a whole number that the column holds."""
+    value = attribute.value if attribute else None
+    is_rank = isinstance(value, int) and not isinstance(value, bool) and -(2**31) <= value < 2**31
+    return int(value) if is_rank and isinstance(value, int) else None
 
 
 def _shared_members(origin: Origin, found: dict[str, Attribute]) -> Iterable[str]:
@@ -206,4 +230,4 @@ def _shared_members(origin: Origin, found: dict[str, Attribute]) -> Iterable[str
     hidden = {key: origin.attributes[key] for key in found.keys() & origin.attributes.keys()}
     gone = {attribute.json_member for attribute in hidden.values()}
     kept = [member for member in origin.json_members if member not in gone]
-    return [*kept, *(json_member(f"otlp.resource.{key}", a.value) for key, a in sorted(hidden.items()))]
+    return [*kept, *(json_member(f"otlp.resource.attribute.{key}", a.value) for key, a in sorted(hidden.items()))]

@@ -25,7 +25,7 @@ def decode_spans(body: bytes, arrival: Arrival, cache: AttributeCache) -> Record
     records = Records(total, arrival, cache)
     for resource in request.resource_spans:
         for scoped in resource.scope_spans:
-            origin = records.origin(resource.resource, scoped.scope, scoped.schema_url or resource.schema_url)
+            origin = records.origin(resource, scoped)
             records.each(scoped.spans, partial(_put, records, origin))
     return records
 

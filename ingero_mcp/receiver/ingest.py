@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from concurrent.futures import TimeoutError as CommitTimeout
 from dataclasses import dataclass
 from hashlib import blake2b
@@ -18,6 +19,7 @@ from ingero_mcp.otlp.signal import Signal
 from ingero_mcp.semconv import UNKNOWN
 from ingero_mcp.store import Store
 
+_log = logging.getLogger(__name__)
 _MAX_WAIT_S: Final = 30.0
 
 
@@ -99,6 +101,13 @@ class Ingest:
         except IngeroError as error:
             self.refuse(signal, "not_otlp" if isinstance(error, WireError) else "busy")
             raise
+        except Exception as error:
+            # A fault of ours. The same bytes would meet it again, so the sender must not repeat them for ever.
+            _log.exception("a %s request of %d bytes could not be taken", signal, len(request.body))
+            self.refuse(signal, "internal")
+            raise WireError(
+                "this request cannot be taken because of a fault in the server; its log says more"
+            ) from error
         self._counters.requests.labels(signal).inc()
         self._counters.events.labels(signal).inc(appended.rows)
         self._counters.duplicates.labels(signal).inc(appended.duplicate)

@@ -210,8 +210,8 @@ def test_a_record_that_hides_a_resource_attribute_keeps_both() -> None:
     assert row["job_id"] == "j2"
     kept = attrs(row)
     assert kept["service.name"] == "inner"
-    assert kept["otlp.resource.service.name"] == "outer"
-    assert kept["otlp.resource.ingero.job.id"] == "j1"
+    assert kept["otlp.resource.attribute.service.name"] == "outer"
+    assert kept["otlp.resource.attribute.ingero.job.id"] == "j1"
 
 
 @pytest.mark.parametrize(
