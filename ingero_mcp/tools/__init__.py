@@ -4,7 +4,12 @@ from __future__ import annotations
 
 from typing import Final
 
-from ingero_mcp.tools import event_history, find_outlier_nodes, run_analysis
+from ingero_mcp.tools import event_history, find_outlier_nodes, get_cost, run_analysis
 from ingero_mcp.tools.tool import FleetTool
 
-TOOLS: Final[tuple[FleetTool, ...]] = (find_outlier_nodes.TOOL, event_history.TOOL, run_analysis.TOOL)
+TOOLS: Final[tuple[FleetTool, ...]] = (
+    find_outlier_nodes.TOOL,
+    event_history.TOOL,
+    run_analysis.TOOL,
+    get_cost.TOOL,
+)

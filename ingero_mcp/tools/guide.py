@@ -9,7 +9,7 @@ from typing import Final
 
 from ingero_mcp.events import COLUMNS
 from ingero_mcp.semconv import HEALTH_SCORE
-from ingero_mcp.tools import event_history, find_outlier_nodes, run_analysis
+from ingero_mcp.tools import event_history, find_outlier_nodes, get_cost, run_analysis
 from ingero_mcp.tools.answer import finish
 from ingero_mcp.tools.call import Call
 from ingero_mcp.tools.nearest import quoted
@@ -21,11 +21,11 @@ Telemetry of GPU clusters: NCCL collectives, CUDA calls, host and GPU metrics, p
 server to find out why training or inference is slow, which node or rank holds the others back, and what it did.
 
 Flow: {find_outlier_nodes.NAME} names the node that is unlike its peers; {event_history.NAME} shows what it \
-did, in time order; {run_analysis.NAME} answers everything else in SQL.
+did, in time order; {get_cost.NAME} prices GPU-hours; {run_analysis.NAME} answers everything else in SQL.
 
 Relations: events (one row per sample, span or log record: cluster_id, node_id, rank, timestamp_ns, \
-duration_ns, metric_name, value_double, attrs_json, ...), nodes, clusters. All columns: resource \
-fleet://schema. What is stored: fleet://clusters.
+duration_ns, metric_name, value_double, attrs_json, ...), {", ".join(view.name for view in VIEWS)}. \
+All columns: resource fleet://schema. What is stored: fleet://clusters.
 
 SQL to start from (DuckDB):
 - events per node: SELECT cluster_id, node_id, count(*) FROM events GROUP BY ALL

@@ -20,6 +20,7 @@ SECOND = 1_000_000_000
 HISTORY = "fleet.cluster.event_history"
 OUTLIERS = "fleet.cluster.find_outlier_nodes"
 ANALYSIS = "fleet.cluster.run_analysis"
+COST = "fleet.cluster.get_cost"
 
 
 def put(store: Store, rows: Sequence[Mapping[str, Any]]) -> None:
