@@ -20,7 +20,7 @@ from tests.processes import ServerProcess
 
 ROTEL = importlib.util.find_spec("rotel")
 pytestmark = pytest.mark.skipif(
-    ROTEL is None, reason="rotel is not installed (pip install rotel; it has no wheel here)"
+    ROTEL is None, reason="rotel is not installed: pip install rotel==0.0.1a15"
 )
 NOW_NS = 1_796_000_000_000_000_000
 NODE = Resource({"ingero.cluster.id": "c", "ingero.node.id": "n"})
