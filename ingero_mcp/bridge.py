@@ -7,8 +7,10 @@ travels as it is; only the HTTP headers are made here (Streamable HTTP, both era
 from __future__ import annotations
 
 import base64
+import contextlib
 import http.client
 import json
+import socket
 import ssl
 import threading
 from collections.abc import Iterable
@@ -39,7 +41,7 @@ class Bridge:
     _session: str = ""
     _opening: list[dict[str, Any]] = field(default_factory=list)
     _writing: threading.Lock = field(default_factory=threading.Lock)
-    _in_flight: dict[str, http.client.HTTPConnection] = field(default_factory=dict)
+    _in_flight: dict[str, socket.socket] = field(default_factory=dict)
 
     def run(self, lines: Iterable[bytes]) -> None:
         """Until the lines end. Requests are answered as they finish, like those of any MCP server."""
@@ -79,10 +81,11 @@ class Bridge:
         """POST the message and hand on what comes back; returns the status if nothing usable came."""
         connection = connect(self.url)
         key = json.dumps(message.get("id"))
-        if "id" in message:
-            self._in_flight[key] = connection
         try:
             connection.request("POST", "/mcp", json.dumps(message).encode(), self._headers(message))
+            if "id" in message and connection.sock is not None:
+                # Kept here, since http.client forgets the socket once a response says that it will be closed.
+                self._in_flight[key] = connection.sock
             response = connection.getresponse()
             if message.get("method") == "initialize":
                 self._session = response.headers.get("mcp-session-id", "")
@@ -101,9 +104,10 @@ class Bridge:
         """In the 2026-07-28 era a request is cancelled by closing its connection; says whether that was done."""
         if self._session or message.get("method") != "notifications/cancelled":
             return False
-        connection = self._in_flight.get(json.dumps(message.get("params", {}).get("requestId")))
-        if connection is not None and connection.sock is not None:
-            connection.sock.close()
+        in_flight = self._in_flight.get(json.dumps(message.get("params", {}).get("requestId")))
+        if in_flight is not None:
+            with contextlib.suppress(OSError):  # it may have ended just now
+                in_flight.shutdown(socket.SHUT_RDWR)
         return True
 
     def _headers(self, message: dict[str, Any]) -> dict[str, str]:

@@ -26,9 +26,17 @@ _TRUE, _FALSE = frozenset({"1", "true", "yes", "on"}), frozenset({"0", "false", 
 _DUCKDB_SHARE: Final = 0.4
 
 
-def setting(default: Any, doc: str, *, aliases: tuple[str, ...] = ()) -> Any:
-    """A field of a settings class: its default, its one line of documentation, further names of its flag."""
-    return dataclasses.field(default=default, metadata={"doc": doc, "aliases": aliases})
+def setting(
+    default: Any,
+    doc: str,
+    *,
+    aliases: tuple[str, ...] = (),
+    least: float | None = None,
+    choices: tuple[str, ...] = (),
+) -> Any:
+    """A field of a settings class: default, one line of documentation, further names of its flag, what is accepted."""
+    accepted = {"least": least, "choices": choices}
+    return dataclasses.field(default=default, metadata={"doc": doc, "aliases": aliases, **accepted})
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,10 +57,10 @@ class ServeSettings:
     client_ca: str = setting("", "PEM file with the CA whose client certificates are required")
     insecure_no_tls: bool = setting(False, "serve without TLS on any address", aliases=("--no-tls",))
     allowed_hosts: str = setting("", "further Host headers to accept, comma separated, e.g. gpu-head:8080")
-    tool_names: str = setting("auto", "spelling of MCP tool names: auto, dotted or underscore")
-    max_message_mib: int = setting(32, "largest OTLP message in MiB")
-    query_timeout_s: float = setting(15.0, "seconds a query may run")
-    memory_mib: int = setting(0, "memory of the database in MiB; 0: 40 % of what this process may use")
+    tool_names: str = setting("auto", "spelling of MCP tool names", choices=("auto", "dotted", "underscore"))
+    max_message_mib: int = setting(32, "largest OTLP message in MiB", least=1)
+    query_timeout_s: float = setting(15.0, "seconds a query may run", least=0.1)
+    memory_mib: int = setting(0, "memory of the database in MiB; 0: 40 % of what this process may use", least=0)
 
     def limits(self) -> StoreLimits:
         """The bounds of the store, with the memory that the host or its cgroup leaves."""
@@ -78,23 +86,24 @@ def serve_settings(flags: Mapping[str, object]) -> ServeSettings:
             values[name] = _convert(os.environ[variable], kind, variable)
         elif name in file:
             values[name] = _convert(file[name], kind, f"{path}: {name}")
-    return ServeSettings(**values)
+    settings = ServeSettings(**values)
+    for field in known.values():
+        _require_accepted(field, getattr(settings, field.name))
+    return settings
+
+
+def _require_accepted(field: dataclasses.Field[Any], value: Any) -> None:
+    least, choices = field.metadata["least"], field.metadata["choices"]
+    flag = "--" + field.name.replace("_", "-")
+    if least is not None and not (least <= value < float("inf")):
+        raise ConfigError(f"{flag} is {value}; it must be a number from {least:g} upward, e.g. {flag} {field.default}")
+    if choices and value not in choices:
+        raise ConfigError(f"{flag} is {value!r}; it must be one of {', '.join(choices)}")
 
 
 def home() -> Path:
     """The folder of this user's own files, `~/.ingero`."""
     return Path("~/.ingero").expanduser()
-
-
-def child_environment() -> dict[str, str]:
-    """The environment for a process that we start."""
-    return dict(os.environ)
-
-
-def keep_demo_folder() -> Path | None:
-    """Where a proof should leave its database (`INGERO_KEEP_DEMO_DB`); None: nowhere."""
-    folder = os.environ.get("INGERO_KEEP_DEMO_DB")
-    return Path(folder) if folder else None
 
 
 def usable_memory_bytes() -> int:

@@ -9,6 +9,7 @@
     │   ├── DiskFull             the file system refused the write: try again when there is space
     │   ├── QueryError           the engine refused a query that the guard allowed
     │   └── QueryTimeout         a query ran longer than its limit and was stopped
+    ├── InternalError            a fault of ours: the same request will meet it again
     ├── WireError                bytes from a peer are not what they claim to be
     ├── ImportFileError          a file cannot be imported
     ├── SchemaError              the database was written by a newer version, or is not ours
@@ -64,8 +65,8 @@ class StoreError(IngeroError):
 class StoreLocked(StoreError):
     """Another process owns the database file.
 
-    `pid` is the owner's process id (0 when unknown), `path` the database file, `url` where the owner answers
-    ("" when it does not serve), `token_file` the file with the token it wants ("" for none).
+    `pid` is the owner's process id (0 if there are only readers), `path` the database file, `url` where the owner
+    answers ("" when it does not serve), `token_file` the file with the token it wants ("" for none).
     """
 
     def __init__(self, path: str, pid: int, url: str = "", token_file: str = "") -> None:
@@ -73,9 +74,11 @@ class StoreLocked(StoreError):
         self.pid = pid
         self.url = url
         self.token_file = token_file
-        owner = f"process {pid}" if pid else "another process"
-        ask = f"ask it at {url}" if url else "wait for it to end"
-        super().__init__(f"{path} is owned by {owner}; {ask}, or stop it first")
+        if pid:
+            ask = f"ask it at {url}" if url else "wait for it to end"
+            super().__init__(f"{path} is owned by process {pid}; {ask}, or stop it first")
+        else:
+            super().__init__(f"{path} is being read by another process (ingero query or ingero mcp); end it first")
 
 
 class StoreBusy(StoreError):
@@ -99,6 +102,10 @@ class QueryTimeout(StoreError):
             f"the query ran longer than {limit_s:g} s and was stopped; narrow it "
             "(a time filter such as timestamp_ns >= ..., fewer columns, no cross join) or raise the timeout"
         )
+
+
+class InternalError(IngeroError):
+    """A fault of ours; the log has the details. The same request would meet it again."""
 
 
 class WireError(IngeroError):

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import ssl
 from dataclasses import dataclass
 from pathlib import Path
 
 from ingero_mcp.addresses import Address, parse_address
 from ingero_mcp.config import ServeSettings
 from ingero_mcp.errors import ConfigError
-from ingero_mcp.receiver.tokens import read_token
+from ingero_mcp.tokens import read_token
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +76,17 @@ def _tls(settings: ServeSettings) -> tuple[bytes, bytes, bytes | None] | None:
         raise ConfigError("--client-ca needs --tls-cert and --tls-key")
     if not settings.tls_cert:
         return None
+    try:
+        # What the listeners will do later, done now: a wrong file is then one line and nothing was opened.
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(Path(settings.tls_cert).expanduser(), Path(settings.tls_key).expanduser())
+        if settings.client_ca:
+            context.load_verify_locations(Path(settings.client_ca).expanduser())
+    except OSError as error:
+        raise ConfigError(
+            f"--tls-cert, --tls-key or --client-ca cannot be used: {error.strerror or error}; PEM files are wanted, "
+            "and the key must be the certificate's"
+        ) from error
     return _read(settings.tls_key), _read(settings.tls_cert), _read(settings.client_ca) if settings.client_ca else None
 
 

@@ -12,6 +12,7 @@ from starlette.types import ASGIApp
 
 from ingero_mcp.addresses import Address, listen
 from ingero_mcp.config import ServeSettings
+from ingero_mcp.errors import StoreError
 
 _GRACE_S: Final = 5
 
@@ -57,6 +58,8 @@ class HttpServer:
             )
         )
         await self._server.serve(sockets=self._sockets)
+        if not self._server.should_exit:
+            raise StoreError("the HTTP server stopped by itself; its log says why")
 
     def stop(self) -> None:
         """Ask `serve` to end after the requests in flight."""

@@ -13,7 +13,8 @@ class StoreLimits:
 
     `memory_bytes` and `threads` are DuckDB's; `temp_bytes` is what queries may spill to disk. `queued_rows` bounds
     accepted but uncommitted rows, `group_rows` the rows of one commit. A query gets `query_timeout_s` of run time,
-    `result_bytes` of result, and waits `wait_s` for one of `concurrent_queries` places.
+    `result_bytes` of result, and waits `wait_s` for one of `concurrent_queries` places. A batch is known by its
+    key for `retry_memory_s`: as long as a producer may still send it again.
     """
 
     memory_bytes: int = 2048 * MIB
@@ -25,4 +26,4 @@ class StoreLimits:
     result_bytes: int = 16 * MIB
     concurrent_queries: int = 4
     wait_s: float = 10.0
-    batch_memory_s: int = 24 * 3600
+    retry_memory_s: float = 24 * 3600

@@ -22,20 +22,18 @@ from pydantic import Field
 from ingero_mcp import __version__
 from ingero_mcp.clock import WallClock, now_ns
 from ingero_mcp.errors import ConfigError, IngeroError
+from ingero_mcp.limits import StoreLimits
 from ingero_mcp.tools import TOOLS, guide
 from ingero_mcp.tools.answer import finish
 from ingero_mcp.tools.arguments import schema_of, take
-from ingero_mcp.tools.call import Call, Cancellation, Reader
+from ingero_mcp.tools.call import Call, Reader
 from ingero_mcp.tools.names import Listener, Spelling, ToolNames
 from ingero_mcp.tools.refusal import refusal
 from ingero_mcp.tools.tool import FleetTool
-from ingero_mcp.tools.turns import Turns, Wait
+from ingero_mcp.turns import Cancellation, Turns, Wait
 
 TOOL_NAMES_HEADER: Final = "ingero-tool-names"
 """HTTP header with which a client chooses the spelling itself (our own stdio bridge passes its flag on)."""
-
-PLACES: Final = 4
-"""Queries at once: as many as a store with default limits runs."""
 
 _NOTABLE_WAIT_S: Final = 0.5
 # What these return is ours and names tools; an answer of a tool holds recorded data and is left alone.
@@ -52,17 +50,18 @@ def build(
     clock: WallClock = now_ns,
     live: bool = True,
     version: str = __version__,
-    places: int = PLACES,
+    turns: Turns | None = None,
 ) -> MCPServer:
     """An MCP server over a store.
 
     `tool_names` is auto (by client), dotted or underscore; ConfigError for anything else. On a `live` server
-    relative windows end now, on a file at its newest event. `places` bounds the queries at once.
+    relative windows end now, on a file at its newest event. `turns` says
+    whose query runs next, where others ask the same store.
     """
     if tool_names not in get_args(ToolNames):
         raise ConfigError(f"tool names {tool_names!r}: must be one of {', '.join(get_args(ToolNames))}")
     spelling = Spelling((tool.name for tool in TOOLS), cast(ToolNames, tool_names))
-    desk = _Desk(store, clock if live else None, spelling, Turns(places))
+    desk = _Desk(store, clock if live else None, spelling, turns or Turns(StoreLimits().concurrent_queries))
     server: MCPServer = MCPServer(
         "ingero",
         title="Ingero: GPU cluster telemetry",

@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from ingero_mcp.config import home
+from ingero_mcp.errors import ConfigError
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,12 +26,15 @@ class RunningServer:
 def publish(server: RunningServer) -> Path:
     """Write run.json, readable by this user only; returns its path."""
     path = home() / "run.json"
-    path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f"run.json.{os.getpid()}")
-    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-    with os.fdopen(descriptor, "w") as file:
-        json.dump(asdict(server), file)
-    temporary.replace(path)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+        with os.fdopen(descriptor, "w") as file:
+            json.dump(asdict(server), file)
+        temporary.replace(path)
+    except OSError as error:
+        raise ConfigError(f"cannot write {path}, in which local commands find this server: {error.strerror}") from error
     return path
 
 

@@ -102,14 +102,22 @@ _SOURCE_BY_PREFIX: Final[dict[str, str]] = {
 }
 
 
-@lru_cache(maxsize=4096)
+_LONGEST_PREFIX: Final = max(map(len, _SOURCE_BY_PREFIX))
+
+
 def source_of(name: str) -> str:
     """The source of an event name: the longest matching prefix wins, `otlp` where none matches.
 
     A prefix that ends in a letter must be followed by something that starts a new word, so that `cumulative`
     is not taken for a CUDA driver call.
     """
-    for length in range(len(name), 0, -1):
+    # What decides lies in the first few characters, however long a name somebody sends.
+    return _source_of_beginning(name[: _LONGEST_PREFIX + 1])
+
+
+@lru_cache(maxsize=4096)
+def _source_of_beginning(name: str) -> str:
+    for length in range(min(len(name), _LONGEST_PREFIX), 0, -1):
         source = _SOURCE_BY_PREFIX.get(name[:length])
         if source is not None and _ends_word(name, length):
             return source

@@ -17,15 +17,16 @@ from ingero_mcp import mcp_server, run_file
 from ingero_mcp.addresses import Address
 from ingero_mcp.config import ServeSettings
 from ingero_mcp.exposure import Exposure, exposure
-from ingero_mcp.http_app import http_app
+from ingero_mcp.http_app import Parts, http_app
 from ingero_mcp.http_server import HttpServer
 from ingero_mcp.limits import MIB
 from ingero_mcp.receiver.ingest import Counters, Ingest
 from ingero_mcp.receiver.otlp_grpc import GrpcReceiver, GrpcSettings
 from ingero_mcp.receiver.otlp_http import otlp_http_app
-from ingero_mcp.receiver.tokens import Tokens
 from ingero_mcp.run_file import RunningServer
 from ingero_mcp.store import open_store
+from ingero_mcp.tokens import Tokens
+from ingero_mcp.turns import Turns
 
 _GRACE_S: Final = 5.0
 _TOKEN_NAME: Final = "default"
@@ -49,33 +50,36 @@ class Server:
     def __init__(self, settings: ServeSettings, *, public: bool = True) -> None:
         self._public = public
         who = exposure(settings)
-        tokens = Tokens({_TOKEN_NAME: who.token} if who.token else {})
-        registry = CollectorRegistry()
         body_bytes = settings.max_message_mib * MIB
+        limits = settings.limits()
         with ExitStack() as opened:
-            self._store = opened.enter_context(open_store(_database(settings), limits=settings.limits()))
-            ingest = Ingest(self._store, Counters.register(registry))
-            mcp = mcp_server.build(self._store, tool_names=settings.tool_names)
+            # The database comes last: a port in use must not leave a new file behind.
             self._http = HttpServer(settings, who.http)
             opened.callback(self._http.close)
-            otlp_http = [(who.otlp_http, "--otlp-http-addr")] if who.otlp_http else []
-            self._otlp_http = HttpServer(settings, otlp_http)
+            self._otlp_http = HttpServer(settings, [(who.otlp_http, "--otlp-http-addr")] if who.otlp_http else [])
             opened.callback(self._otlp_http.close)
-            self._app = http_app(self._store, mcp, tokens, registry, _hosts(settings, self._http.bound))
-            self._otlp_app = otlp_http_app(ingest, tokens, body_bytes)
-            # Last, since it answers from here on.
-            self._receiver = (
-                GrpcReceiver(ingest, tokens, GrpcSettings(str(who.otlp), body_bytes, who.tls)) if who.otlp else None
-            )
+            self._receiver = GrpcReceiver(GrpcSettings(str(who.otlp), body_bytes, who.tls)) if who.otlp else None
+            opened.callback(self._stop_grpc)
+            self._store = opened.enter_context(open_store(_database(settings), limits=limits))
             self._opened = opened.pop_all()
+        tokens = Tokens({_TOKEN_NAME: who.token} if who.token else {})
+        registry = CollectorRegistry()
+        self._ingest = Ingest(self._store, Counters.register(registry))
+        turns = Turns(limits.concurrent_queries)
+        mcp = mcp_server.build(self._store, tool_names=settings.tool_names, turns=turns)
+        self._tokens = tokens
+        self._app = http_app(Parts(self._store, mcp, turns, registry, tokens, _hosts(settings, self._http.bound)))
+        self._otlp_app = otlp_http_app(self._ingest, tokens, body_bytes, _otlp_hosts(self._otlp_http.bound))
         self.started = Started(self._describe(settings, who), who.notes)
 
     async def serve(self, until: Callable[[], Awaitable[object]]) -> None:
         """Answer until `until()` returns; then stop receiving, commit what was accepted, stop answering."""
-        self._store.announce(self.started.server.url, self.started.server.token_file)
-        if self._public:
-            run_file.publish(self.started.server)
         try:
+            self._store.announce(self.started.server.url, self.started.server.token_file)
+            if self._public:
+                run_file.publish(self.started.server)
+            if self._receiver is not None:
+                self._receiver.start(self._ingest, self._tokens)
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(self._http.serve, self._app)
                 if self._otlp_http.bound:
@@ -84,13 +88,19 @@ class Server:
                 await to_thread.run_sync(self._stop_receiving)
                 self._otlp_http.stop()
                 self._http.stop()
+        except BaseExceptionGroup as group:
+            # One thing went wrong; who called wants to see that, not the tasks it passed through.
+            raise _first(group) from None
         finally:
             with anyio.CancelScope(shield=True):
                 await to_thread.run_sync(self._close)
 
-    def _stop_receiving(self) -> None:
+    def _stop_grpc(self) -> None:
         if self._receiver is not None:
             self._receiver.stop(_GRACE_S)
+
+    def _stop_receiving(self) -> None:
+        self._stop_grpc()
         self._store.stop_writing()
 
     def _close(self) -> None:
@@ -124,3 +134,15 @@ def _hosts(settings: ServeSettings, bound: list[Address]) -> list[str]:
     """Host headers to answer: what we listen on, the names of loopback, and what the operator allows."""
     extra = [host.strip() for host in settings.allowed_hosts.split(",") if host.strip()]
     return [*(str(address) for address in bound), "127.0.0.1:*", "localhost:*", "[::1]:*", *extra]
+
+
+def _otlp_hosts(bound: list[Address]) -> list[str] | None:
+    """On loopback only its own names; where other hosts may send, they may know this one by any name."""
+    if not all(address.is_loopback for address in bound):
+        return None
+    return [*(str(address) for address in bound), "127.0.0.1:*", "localhost:*", "[::1]:*"]
+
+
+def _first(group: BaseExceptionGroup[BaseException]) -> BaseException:
+    inner = group.exceptions[0]
+    return _first(inner) if isinstance(inner, BaseExceptionGroup) else inner

@@ -14,9 +14,25 @@ ROOT = Path(__file__).resolve().parent.parent
 PACKAGES = (ROOT / "ingero_mcp", ROOT / "probes" / "ingero_probes")
 # From the bottom up; a module may import from its own layer and from those below.
 LAYERS: tuple[frozenset[str], ...] = (
-    frozenset({"errors", "semconv", "events", "views", "windows", "clock", "batches", "addresses", "cells", "limits"}),
+    frozenset(
+        {
+            "errors",
+            "semconv",
+            "events",
+            "views",
+            "windows",
+            "clock",
+            "batches",
+            "addresses",
+            "cells",
+            "limits",
+            "tokens",
+            "turns",
+        }
+    ),
     frozenset({"otlp", "sqlguard", "analysis", "importers", "export", "synth"}),
     frozenset({"store", "fleet"}),
+    frozenset({"gate"}),
     frozenset({"receiver", "api", "tools", "web"}),
     frozenset(
         {"config", "run_file", "sender", "exposure", "mcp_server", "http_app", "http_server", "server", "bridge"}
@@ -24,7 +40,7 @@ LAYERS: tuple[frozenset[str], ...] = (
     frozenset({"cli"}),
 )
 # Siblings of these layers may use each other; those of the others stand side by side.
-OPEN_LAYERS = (0, 4)
+OPEN_LAYERS = (0, 5)
 PROBES_MAY_IMPORT = {"semconv", "events", "clock", "otlp.encode", "errors"}
 MAX_LINES = 500
 ATTICS = {"utils", "helpers", "common", "misc", "manager", "base", "types"}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -12,7 +13,6 @@ from typing import Any
 import pytest
 from mcp import Client
 
-from ingero_mcp.config import keep_demo_folder
 from ingero_mcp.events import Sample
 from ingero_mcp.otlp.encode import encode_samples
 from ingero_mcp.sender import Sender
@@ -100,9 +100,14 @@ async def test_eight_producers_all_events_land_with_every_attribute(run_server: 
     assert len(stored) == len(expected) == 2000
     for node_id, seq, value, attrs_json in stored:
         assert_is(expected[node_id, seq], value, json.loads(attrs_json))
-    if folder := keep_demo_folder():
-        folder.mkdir(parents=True, exist_ok=True)
-        shutil.copy(tmp_path / "events.duckdb", folder / "fan-in.duckdb")
+    keep(tmp_path / "events.duckdb")
+
+
+def keep(database: Path) -> None:
+    """Leave the proof where INGERO_KEEP_DEMO_DB says."""
+    if folder := os.environ.get("INGERO_KEEP_DEMO_DB"):
+        Path(folder).mkdir(parents=True, exist_ok=True)
+        shutil.copy(database, Path(folder) / "fan-in.duckdb")
 
 
 def assert_is(sample: Sample, value: float, attributes: dict[str, Any]) -> None:

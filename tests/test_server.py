@@ -6,8 +6,10 @@ import json
 import os
 import signal
 import socket
+import threading
 from pathlib import Path
 
+import grpc
 import httpx2
 import pytest
 
@@ -22,24 +24,33 @@ from ingero_mcp.store import open_store
 from tests.conftest import RunServer
 from tests.processes import ServerProcess, run_ingero
 
+JSON = {"Content-Type": "application/json"}
 FREE = ("--otlp-addr=127.0.0.1:0", "--otlp-http-addr=127.0.0.1:0", "--http-addr=127.0.0.1:0")
 BODY = encode_samples(Resource({}), [Sample("m", 1_796_000_000_000_000_000, 1.0)])
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_a_signal_commits_what_was_accepted_and_leaves_nothing_behind(tmp_path: Path, number: int, home: Path) -> None:
+def test_a_signal_leaves_no_caller_in_doubt_and_nothing_behind(tmp_path: Path, number: int, home: Path) -> None:
     path = tmp_path / "events.duckdb"
-    with ServerProcess.start(path) as server:
+    bodies = [
+        encode_samples(Resource({}), [Sample("m", 1_796_000_000_000_000_000, sent, {"ingero.event.seq": sent})])
+        for sent in range(400)
+    ]
+    with ServerProcess.start(path) as server, grpc.insecure_channel(server.otlp_addr) as channel:
         assert local_server() is not None
-        with Sender(server.otlp_addr) as sender:
-            sender.send("metrics", BODY)
+        call = channel.unary_unary("/opentelemetry.proto.collector.metrics.v1.MetricsService/Export")
+        futures = [call.future(body, timeout=30) for body in bodies]
+        futures[0].result()
         os.kill(server.process.pid, number)
+        acknowledged = {sent for sent, future in enumerate(futures) if future.exception() is None}
         _, errors = server.process.communicate(timeout=30)
         assert server.process.returncode == 0, errors
     assert local_server() is None
     assert not (home / ".ingero" / "run.json").exists()
     with open_store(path, read_only=True) as store:
-        assert store.query(check("SELECT count(*) FROM events"), limit=1).rows == [(1,)]
+        stored = [seq for (seq,) in store.query(check("SELECT event_seq FROM events"), limit=1000).rows]
+    assert acknowledged <= set(stored)
+    assert len(stored) == len(set(stored))
 
 
 def test_a_second_server_on_the_file_is_told_the_owners_pid(tmp_path: Path) -> None:
@@ -78,6 +89,7 @@ def test_a_port_in_use_is_one_line_and_changes_nothing(tmp_path: Path) -> None:
             assert refused.stderr.count("\n") == 1, refused.stderr
             assert f"127.0.0.1:{port}" in refused.stderr and flag in refused.stderr
             assert local_server() is None
+            assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize(
@@ -90,6 +102,11 @@ def test_a_port_in_use_is_one_line_and_changes_nothing(tmp_path: Path) -> None:
         (["--http-addr=8080"], "write host:port"),
         (["--tool-names=loud"], "auto, dotted, underscore"),
         (["--db-path=/nonexistent/folder/x.duckdb"], "the folder /nonexistent/folder does not exist"),
+        (["--query-timeout-s=-1"], "--query-timeout-s is -1.0; it must be a number from 0.1 upward"),
+        (["--query-timeout-s=nan"], "must be a number"),
+        (["--max-message-mib=0"], "must be a number from 1 upward"),
+        (["--memory-mib=-5"], "must be a number from 0 upward"),
+        (["--http-addr="], "a server has to answer somewhere"),
     ],
 )
 def test_wrong_settings_are_one_line_and_exit_1(tmp_path: Path, flags: list[str], words: str) -> None:
@@ -97,6 +114,42 @@ def test_wrong_settings_are_one_line_and_exit_1(tmp_path: Path, flags: list[str]
     assert (refused.returncode, refused.stdout) == (1, "")
     assert words in refused.stderr
     assert refused.stderr.count("\n") == 1
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_home_that_cannot_be_written_is_one_line_and_the_end(tmp_path: Path) -> None:
+    environment = os.environ | {"HOME": "/dev/null"}
+    refused = run_ingero("serve", f"--db-path={tmp_path / 'x.duckdb'}", *FREE, env=environment)
+    assert refused.returncode == 1
+    assert "cannot write" in refused.stderr and refused.stderr.splitlines()[-1].startswith("ingero: ")
+
+
+def test_a_file_that_is_no_certificate_is_one_line(tmp_path: Path) -> None:
+    wrong = tmp_path / "cert.pem"
+    wrong.write_text("no certificate")
+    for otlp in ("--otlp-addr=127.0.0.1:0", "--otlp-addr="):
+        refused = run_ingero("serve", *FREE, otlp, f"--tls-cert={wrong}", f"--tls-key={wrong}")
+        assert refused.returncode == 1
+        assert "cannot be used" in refused.stderr and refused.stderr.count("\n") == 1
+
+
+def test_no_thread_is_left_when_a_server_ends(run_server: RunServer) -> None:
+    before = set(threading.enumerate())
+    with run_server() as server, Sender(server.otlp_addr) as sender:
+        sender.send("metrics", BODY)
+    assert [thread.name for thread in set(threading.enumerate()) - before if "otlp" in thread.name] == []
+
+
+def test_recorded_text_in_an_error_cannot_write_to_the_terminal(tmp_path: Path) -> None:
+    hostile = Resource({"ingero.node.id": "\x1b]0;owned\x07"})
+    path = tmp_path / "events.duckdb"
+    with ServerProcess.start(path) as server:
+        with Sender(server.otlp_addr) as sender:
+            sender.send("metrics", encode_samples(hostile, [Sample("m", 1_796_000_000_000_000_000, 1.0)]))
+        server.terminate()
+    done = run_ingero("query", "-d", str(path), "SELECT CAST(node_id AS INTEGER) FROM events")
+    assert done.returncode == 1
+    assert "\x1b" not in done.stderr and "owned" in done.stderr
 
 
 def test_http_asks_for_the_token_and_for_a_known_host(run_server: RunServer, tmp_path: Path) -> None:
@@ -120,7 +173,7 @@ def test_the_query_api_answers_with_codes(run_server: RunServer) -> None:
     with run_server() as server:
 
         def post(content: bytes) -> tuple[int, str]:
-            response = httpx2.post(f"{server.url}/api/v1/query", content=content)
+            response = httpx2.post(f"{server.url}/api/v1/query", content=content, headers=JSON)
             return response.status_code, response.json().get("code", "")
 
         assert post(b'{"sql": "SELECT 1 AS one"}') == (200, "")
@@ -128,6 +181,19 @@ def test_the_query_api_answers_with_codes(run_server: RunServer) -> None:
         assert post(b'{"sql": "SELECT nothing FROM events"}') == (400, "query_failed")
         assert post(b'{"sql": "SELECT 1", "limit": 0}') == (400, "bad_request")
         assert post(b"not json") == (400, "bad_request")
+        assert post(b"[" * 100_000) == (400, "bad_request")
+        plain = httpx2.post(f"{server.url}/api/v1/query", content=b'{"sql": "SELECT 1"}')
+        assert (plain.status_code, plain.json()["code"]) == (400, "bad_request")
+
+
+@pytest.mark.parametrize("path", ["/api/v1/query", "/metrics", "/mcp", "/"])
+def test_a_page_of_another_site_is_not_answered(run_server: RunServer, path: str) -> None:
+    body = {"sql": "SELECT 1"}
+    with run_server() as server:
+        rebound = httpx2.post(f"{server.url}{path}", json=body, headers={"Host": "evil.example:8080"})
+        foreign = httpx2.post(f"{server.url}{path}", json=body, headers={"Origin": "http://evil.example"})
+        sender = httpx2.post(f"{server.otlp_http_url}/v1/traces", content=b"", headers={"Host": "evil.example"})
+    assert (rebound.status_code, foreign.status_code, sender.status_code) == (421, 403, 421)
 
 
 @pytest.mark.parametrize("text", ["127.0.0.1:8080", "[::1]:8080", "node-1:0"])

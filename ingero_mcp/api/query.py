@@ -5,14 +5,16 @@ from __future__ import annotations
 import json
 from typing import Any, Final
 
-from starlette.concurrency import run_in_threadpool
+from anyio import CancelScope, create_task_group
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from ingero_mcp.cells import structured
 from ingero_mcp.errors import GuardError, IngeroError, QueryError, QueryTimeout, StoreBusy
+from ingero_mcp.events import Rows
 from ingero_mcp.sqlguard import check
 from ingero_mcp.store import Store
+from ingero_mcp.turns import Cancellation, Turns
 
 DEFAULT_ROWS: Final = 1000
 MAX_ROWS: Final = 10_000
@@ -25,22 +27,52 @@ _STATUS: Final[tuple[tuple[type[IngeroError], int, str], ...]] = (
 )
 
 
-def query_endpoint(store: Store) -> Any:
-    """The endpoint over `store`: {"sql", "limit"} in, {"columns", "types", "rows", "truncated"} out."""
+def query_endpoint(store: Store, turns: Turns) -> Any:
+    """The endpoint over `store`: {"sql", "limit"} in, {"columns", "types", "rows", "truncated"} out.
+
+    Queries wait for their turn beside those of MCP clients, and stop when the one who asked goes away.
+    """
 
     async def query(request: Request) -> Response:
         try:
-            sql, limit = _parse(await _body(request))
+            sql, limit = _parse(request, await _body(request))
         except ValueError as error:
             return _failure(400, "bad_request", str(error))
-        try:
-            rows = await run_in_threadpool(lambda: store.query(check(sql), limit=limit))
-        except IngeroError as error:
-            return _translate(error)
-        cells = [[structured(value) for value in row] for row in rows.rows]
-        return JSONResponse({"columns": rows.columns, "types": rows.types, "rows": cells, "truncated": rows.truncated})
+        client = f"api {request.client.host if request.client else ''}"
+        answer: list[Response] = []
+        async with create_task_group() as tasks:
+            tasks.start_soon(_leave_with, request, tasks.cancel_scope)
+            cancellation = Cancellation()
+            try:
+                rows = await turns.run(client, cancellation, lambda _: _run(store, cancellation, sql, limit))
+                answer.append(_shown(rows))
+            except IngeroError as error:
+                answer.append(_translate(error))
+            tasks.cancel_scope.cancel()
+        return answer[0] if answer else Response(status_code=499)
 
     return query
+
+
+async def _leave_with(request: Request, scope: CancelScope) -> None:
+    """Give up when the one who asked is gone."""
+    while (await request.receive())["type"] != "http.disconnect":
+        continue
+    scope.cancel()
+
+
+def _run(store: Store, cancellation: Cancellation, sql: str, limit: int) -> Rows:
+    query = check(sql)
+    cancellation.require_wanted()
+    try:
+        return store.query(query, limit=limit, on_start=cancellation.watch)
+    finally:
+        cancellation.forget()
+
+
+def _shown(rows: Rows) -> Response:
+    cells = [[structured(value) for value in row] for row in rows.rows]
+    return JSONResponse({"columns": rows.columns, "types": rows.types, "rows": cells, "truncated": rows.truncated})
 
 
 async def _body(request: Request) -> bytes:
@@ -52,11 +84,14 @@ async def _body(request: Request) -> bytes:
     return body
 
 
-def _parse(body: bytes) -> tuple[str, int]:
+def _parse(request: Request, body: bytes) -> tuple[str, int]:
     example = '{"sql": "SELECT count(*) FROM events", "limit": 100}'
+    # What a page of another site can send without asking first is never JSON.
+    if request.headers.get("content-type", "").split(";")[0].strip().lower() != "application/json":
+        raise ValueError(f"send Content-Type: application/json and {example}")
     try:
         asked = json.loads(body)
-    except ValueError:
+    except (ValueError, RecursionError):
         raise ValueError(f"the body is not JSON; send {example}") from None
     if not isinstance(asked, dict) or not isinstance(asked.get("sql"), str):
         raise ValueError(f"sql is missing; send {example}")

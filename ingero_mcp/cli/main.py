@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from typing import Final, Protocol
 
 from ingero_mcp import __version__
+from ingero_mcp.cells import escaped
 from ingero_mcp.errors import IngeroError
 
 
@@ -35,6 +36,7 @@ COMMANDS: Final[tuple[tuple[str, str, str], ...]] = (
     ("mcp", "mcp", "speak MCP on stdin and stdout over a database file"),
     ("query", "query", "run one SQL statement over a database file or the local server"),
     ("import", "import_file", "import files people already have into a database"),
+    ("trace", "trace", "trace the NCCL and CUDA calls of this host and send them to a server (root, eBPF)"),
     ("stress", "stress", "send generated events to a server and print what was sent"),
 )
 
@@ -70,7 +72,9 @@ def _run(command: Command, arguments: argparse.Namespace) -> int:
     try:
         return command.run(arguments)
     except IngeroError as error:
-        print(f"ingero: {error}", file=sys.stderr)
+        # A message may quote recorded text, which must not write to somebody's terminal what it likes.
+        for line in str(error).splitlines():
+            print(f"ingero: {escaped(line)}", file=sys.stderr)
         if getattr(arguments, "json", False):
             print(json.dumps({"error": str(error)}))
         return 1

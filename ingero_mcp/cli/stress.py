@@ -15,9 +15,9 @@ from ingero_mcp.clock import monotonic_s, now_ns
 from ingero_mcp.errors import ConfigError
 from ingero_mcp.events import Sample
 from ingero_mcp.otlp.encode import encode_samples
-from ingero_mcp.receiver.tokens import read_token
 from ingero_mcp.sender import Sender
 from ingero_mcp.synth.stress import Planted, StressPlan
+from ingero_mcp.tokens import read_token
 
 _BATCH = 200
 
@@ -33,7 +33,7 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
         "--chain-every", type=_count, default=25, help="a causal chain every N-th (default %(default)s)"
     )
     parser.add_argument("--low-every", type=_count, default=100, help="a low score every N-th (default %(default)s)")
-    parser.add_argument("--rate", type=float, default=0, help="events per second; 0: as fast as it goes (default)")
+    parser.add_argument("--rate", type=_rate, default=0, help="events per second; 0: as fast as it goes (default)")
     parser.add_argument("--seed", type=int, default=0, help="seed of the values (default %(default)s)")
     parser.add_argument("--json", action="store_true", help="print JSON")
 
@@ -96,6 +96,13 @@ def _receiver(arguments: argparse.Namespace) -> tuple[str, str]:
     address = arguments.otlp or (local.otlp_addr if local else "")
     token_file = arguments.token_file or (local.token_file if local and address == local.otlp_addr else "")
     return address, read_token(Path(token_file)) if token_file else ""
+
+
+def _rate(text: str) -> float:
+    rate = float(text)
+    if not 0 <= rate <= 1e6:
+        raise ValueError
+    return rate
 
 
 def _count(text: str) -> int:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from base64 import b64encode
 from collections.abc import Iterable
 from typing import Any, Final, NamedTuple
@@ -21,6 +22,7 @@ from ingero_mcp.events import FIRST_SERVER_SEQ, STORED, AttributeValue, Column, 
 
 NO_COLUMN: Final = -1
 _MAX_DEPTH: Final = 64
+_WHOLE_NUMBER: Final = re.compile(r"-?[0-9]{1,19}")
 _MAX_CACHED_BYTES: Final = 256
 _MAX_CACHED: Final = 65_536
 # Different on nearly every event: remembering them would only push out those that repeat.
@@ -125,7 +127,7 @@ def _integer(value: AttributeValue) -> tuple[int | None, bool]:
     if isinstance(value, float) and value.is_integer():
         return int(value), False
     # Some SDKs send every attribute as text.
-    if isinstance(value, str) and len(value) <= 20 and value.lstrip("-").isascii() and value.lstrip("-").isdigit():
+    if isinstance(value, str) and _WHOLE_NUMBER.fullmatch(value):
         return int(value), False
     return None, False
 

@@ -9,7 +9,7 @@ from ingero_mcp import semconv
 from ingero_mcp.events import AttributeValue
 from ingero_mcp.otlp.attributes import AttributeCache, json_member, plain_attributes
 from ingero_mcp.otlp.messages import TraceRequest
-from ingero_mcp.otlp.records import SLOT, Arrival, Origin, Records
+from ingero_mcp.otlp.records import DAY_NS, SLOT, Arrival, Origin, Records
 
 _NAME, _SOURCE, _STATUS = SLOT["metric_name"], SLOT["source"], SLOT["status"]
 _DURATION = SLOT["duration_ns"]
@@ -45,8 +45,9 @@ def _put_span(records: Records, row: int, span: Any, members: list[str]) -> None
     columns[_NAME][row] = name
     columns[_SOURCE][row] = semconv.source_of(name)
     start_ns, end_ns = span.start_time_unix_nano, span.end_time_unix_nano
-    records.put_time(row, start_ns, members)
-    if 0 <= end_ns - start_ns < 2**63:
+    is_plausible = records.put_time(row, start_ns, members)
+    # A start of 0 with a real end is no span of 57 years.
+    if 0 <= end_ns - start_ns < (2**63 if is_plausible else DAY_NS):
         columns[_DURATION][row] = end_ns - start_ns
     else:
         members.append(json_member("otlp.span.end_raw_ns", end_ns))

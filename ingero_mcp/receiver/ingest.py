@@ -11,7 +11,7 @@ from typing import Final
 from prometheus_client import CollectorRegistry, Counter
 
 from ingero_mcp.clock import WallClock, now_ns
-from ingero_mcp.errors import IngeroError, StoreBusy, WireError
+from ingero_mcp.errors import IngeroError, InternalError, StoreBusy, WireError
 from ingero_mcp.otlp.decode import Decoder
 from ingero_mcp.otlp.json_request import FromJson, from_json
 from ingero_mcp.otlp.records import Arrival
@@ -101,13 +101,15 @@ class Ingest:
         except IngeroError as error:
             self.refuse(signal, "not_otlp" if isinstance(error, WireError) else "busy")
             raise
+        except MemoryError as error:
+            self.refuse(signal, "busy")
+            raise StoreBusy(
+                "not enough memory for this request now; send it again later, or in smaller parts"
+            ) from error
         except Exception as error:
-            # A fault of ours. The same bytes would meet it again, so the sender must not repeat them for ever.
             _log.exception("a %s request of %d bytes could not be taken", signal, len(request.body))
             self.refuse(signal, "internal")
-            raise WireError(
-                "this request cannot be taken because of a fault in the server; its log says more"
-            ) from error
+            raise InternalError("a fault in the server; its log says more. Sending this again will not help") from error
         self._counters.requests.labels(signal).inc()
         self._counters.events.labels(signal).inc(appended.rows)
         self._counters.duplicates.labels(signal).inc(appended.duplicate)

@@ -11,12 +11,12 @@ from typing import Any, Final
 import grpc
 
 from ingero_mcp.addresses import listen, parse_address
-from ingero_mcp.errors import ConfigError, StoreError, WireError
+from ingero_mcp.errors import ConfigError, InternalError, StoreError, WireError
 from ingero_mcp.limits import MIB
 from ingero_mcp.otlp.response import encode_response
 from ingero_mcp.otlp.signal import Signal
 from ingero_mcp.receiver.ingest import Export, Ingest
-from ingero_mcp.receiver.tokens import Tokens
+from ingero_mcp.tokens import Tokens
 
 _log = logging.getLogger(__name__)
 _SIGNALS: Final[dict[str, Signal]] = {
@@ -42,12 +42,13 @@ class GrpcSettings:
 
 
 class GrpcReceiver:
-    """A gRPC server for OTLP. `port` is the one it listens on; `stop` lets calls in flight finish."""
+    """A gRPC server for OTLP: bound from construction on, answers from `start` to `stop`. `port` is its own."""
 
-    def __init__(self, ingest: Ingest, tokens: Tokens, settings: GrpcSettings) -> None:
+    def __init__(self, settings: GrpcSettings) -> None:
+        self._settings = settings
+        self._workers = ThreadPoolExecutor(_WORKERS, thread_name_prefix="otlp-grpc")
         self._server = grpc.server(
-            ThreadPoolExecutor(_WORKERS, thread_name_prefix="otlp-grpc"),
-            handlers=[_Services(ingest, tokens, settings.max_message_bytes)],
+            self._workers,
             options=[
                 ("grpc.max_receive_message_length", settings.max_message_bytes * _HARD_LIMIT_FACTOR),
                 # Else a second server could listen on the same port, and each would get half of the data.
@@ -55,11 +56,16 @@ class GrpcReceiver:
             ],
         )
         self.port = _listen(self._server, settings)
+
+    def start(self, ingest: Ingest, tokens: Tokens) -> None:
+        """Answer from now on."""
+        self._server.add_generic_rpc_handlers([_Services(ingest, tokens, self._settings.max_message_bytes)])
         self._server.start()
 
     def stop(self, grace_s: float) -> None:
-        """Refuse new calls, wait `grace_s` for those in flight."""
+        """Refuse new calls, wait `grace_s` for those in flight; may be called twice, and without a start."""
         self._server.stop(grace_s).wait()
+        self._workers.shutdown(wait=False, cancel_futures=True)
 
 
 def _listen(server: grpc.Server, settings: GrpcSettings) -> int:
@@ -113,6 +119,8 @@ class _Services(grpc.GenericRpcHandler):
                 context.abort(grpc.StatusCode.INVALID_ARGUMENT, str(error))
             except StoreError as error:
                 context.abort(grpc.StatusCode.UNAVAILABLE, str(error))
+            except InternalError as error:
+                context.abort(grpc.StatusCode.INTERNAL, str(error))
             return encode_response(signal, accepted.rejected, accepted.reason)
 
         return export

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import zlib
+from collections.abc import Sequence
 from typing import Final
 
 from anyio import CapacityLimiter, to_thread
@@ -14,20 +15,20 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from ingero_mcp.errors import StoreError, WireError
+from ingero_mcp.errors import InternalError, StoreError, WireError
+from ingero_mcp.gate import RequireHost, RequireToken
 from ingero_mcp.otlp.response import response
 from ingero_mcp.otlp.signal import Signal
-from ingero_mcp.receiver.bearer import RequireToken
 from ingero_mcp.receiver.ingest import Export, Ingest
-from ingero_mcp.receiver.tokens import ANONYMOUS, Tokens
 from ingero_mcp.semconv import UNKNOWN
+from ingero_mcp.tokens import ANONYMOUS, Tokens
 
 _SIGNALS: Final[tuple[Signal, ...]] = ("traces", "metrics", "logs")
 _JSON, _PROTOBUF = "application/json", "application/x-protobuf"
 _RETRY_AFTER_S: Final = "5"
 _WORKERS: Final = 16
 # google.rpc.Code, as the body of an error carries it beside the HTTP status.
-_INVALID_ARGUMENT, _RESOURCE_EXHAUSTED, _UNAVAILABLE = 3, 8, 14
+_INVALID_ARGUMENT, _RESOURCE_EXHAUSTED, _INTERNAL, _UNAVAILABLE = 3, 8, 13, 14
 _GZIP: Final = 16 + zlib.MAX_WBITS
 
 
@@ -40,8 +41,11 @@ class _Refused(Exception):
         self.code = code
 
 
-def otlp_http_app(ingest: Ingest, tokens: Tokens, max_body_bytes: int) -> Starlette:
-    """The app with /v1/traces, /v1/metrics and /v1/logs. `max_body_bytes` bounds a body before and after inflating."""
+def otlp_http_app(ingest: Ingest, tokens: Tokens, max_body_bytes: int, hosts: Sequence[str] | None) -> Starlette:
+    """The app with /v1/traces, /v1/metrics and /v1/logs.
+
+    `max_body_bytes` bounds a body before and after inflating; `hosts` are the names under which it answers, None any.
+    """
     workers = CapacityLimiter(_WORKERS)
 
     def exporter(signal: Signal) -> Route:
@@ -60,6 +64,8 @@ def otlp_http_app(ingest: Ingest, tokens: Tokens, max_body_bytes: int) -> Starle
                 return _failure(400, _INVALID_ARGUMENT, str(error), is_json)
             except StoreError as error:
                 return _failure(503, _UNAVAILABLE, str(error), is_json)
+            except InternalError as error:
+                return _failure(500, _INTERNAL, str(error), is_json)
             message = response(signal, accepted.rejected, accepted.reason)
             if is_json:
                 return Response(MessageToJson(message) if message else "{}", media_type=_JSON)
@@ -67,8 +73,9 @@ def otlp_http_app(ingest: Ingest, tokens: Tokens, max_body_bytes: int) -> Starle
 
         return Route(f"/v1/{signal}", export, methods=["POST"])
 
+    named = [Middleware(RequireHost, hosts=hosts)] if hosts is not None else []
     return Starlette(
-        routes=[exporter(signal) for signal in _SIGNALS], middleware=[Middleware(RequireToken, tokens=tokens)]
+        routes=[exporter(signal) for signal in _SIGNALS], middleware=[*named, Middleware(RequireToken, tokens=tokens)]
     )
 
 

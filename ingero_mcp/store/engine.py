@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -11,11 +12,14 @@ from typing import Final
 import duckdb
 
 from ingero_mcp.clock import monotonic_s
-from ingero_mcp.errors import SchemaError, StoreBusy, StoreError
+from ingero_mcp.errors import IngeroError, SchemaError, StoreBusy, StoreError
 from ingero_mcp.limits import StoreLimits
 from ingero_mcp.store import schema
 
-_HARDENED: Final[dict[str, str | bool | int | float | list[str]]] = {
+Config = dict[str, str | bool | int | float | list[str]]
+
+_log = logging.getLogger(__name__)
+_HARDENED: Final[Config] = {
     "enable_external_access": False,
     "autoload_known_extensions": False,
     "autoinstall_known_extensions": False,
@@ -30,12 +34,16 @@ _HARDENED: Final[dict[str, str | bool | int | float | list[str]]] = {
 # Statements of the store itself (a checkpoint, a migration) may take longer than a query, but not for ever.
 _BACKSTOP_MS: Final = 600_000
 _DRAIN_S: Final = 5.0
+_REOPEN_EVERY_S: Final = 1.0
 # DuckDB would look for its SQLite extension, and say so.
 _SQLITE_MAGIC: Final = b"SQLite format 3\0"
 
 
 class Engine:
-    """Owns the only `connect`; everybody else takes cursors (a second connect would need the same configuration)."""
+    """Owns the only `connect`; everybody else takes cursors (a second connect would need the same configuration).
+
+    After a fatal error every statement on the instance fails; the next cursor then opens the file again.
+    """
 
     def __init__(self, path: Path | None, limits: StoreLimits, *, read_only: bool) -> None:
         self._path = path
@@ -43,14 +51,32 @@ class Engine:
         self._read_only = read_only
         self._changed = threading.Condition()
         self._cursors: set[duckdb.DuckDBPyConnection] = set()
+        self._broken: str = ""
+        self._reopening = False
+        self._reopen_at_s = 0.0
+        self._closed = False
         self._connection: duckdb.DuckDBPyConnection | None = self._connect()
+
+    @property
+    def broken(self) -> str:
+        """What made the instance unusable; "" while it works."""
+        return self._broken
+
+    def report(self, error: duckdb.Error) -> bool:
+        """Tell of an error; says whether it made the instance unusable."""
+        if not isinstance(error, duckdb.FatalException) and "has been invalidated" not in str(error):
+            return False
+        with self._changed:
+            self._broken = self._broken or str(error).splitlines()[0]
+        return True
 
     @contextmanager
     def cursor(self) -> Iterator[duckdb.DuckDBPyConnection]:
-        """A cursor of its own, closed at the end; StoreBusy while the database is being reopened."""
+        """A cursor of its own, closed at the end; StoreBusy while the database cannot be opened again."""
         with self._changed:
+            self._mend()
             if self._connection is None:
-                raise StoreBusy("the database is being reopened; try again in a few seconds")
+                raise StoreBusy("the database is closed or being reopened; try again in a few seconds")
             cursor = self._connection.cursor()
             self._cursors.add(cursor)
         try:
@@ -61,35 +87,46 @@ class Engine:
                 cursor.close()
                 self._changed.notify_all()
 
-    def reopen(self) -> None:
-        """Close the instance and open the file again, after an error that made DuckDB give it up.
-
-        Every cursor must be gone first: as long as one lives, `connect` returns the same dead instance.
-        """
-        self.close()
-        connection = self._connect()
-        with self._changed:
-            self._connection = connection
-
     def close(self) -> None:
         """Interrupt and wait for the cursors, then close; may be called twice."""
         with self._changed:
-            connection, self._connection = self._connection, None
-            deadline = monotonic_s() + _DRAIN_S
-            while self._cursors and monotonic_s() < deadline:
-                for cursor in self._cursors:
-                    cursor.interrupt()
-                self._changed.wait(0.05)
+            self._closed = True
+            self._disconnect()
+
+    def _mend(self) -> None:
+        """Open the file again if the instance broke; one thread does it, at most once a second."""
+        if not self._broken or self._closed or self._reopening or monotonic_s() < self._reopen_at_s:
+            return
+        self._reopening = True
+        try:
+            self._disconnect()
+            self._connection = self._connect()
+            _log.warning("the database was reopened after: %s", self._broken)
+            self._broken = ""
+        except (IngeroError, duckdb.Error, OSError) as error:
+            _log.error("the database cannot be reopened: %s", error)
+        finally:
+            self._reopen_at_s = monotonic_s() + _REOPEN_EVERY_S
+            self._reopening = False
+
+    def _disconnect(self) -> None:
+        # Every cursor must be gone first: as long as one lives, `connect` returns the same dead instance.
+        connection, self._connection = self._connection, None
+        deadline = monotonic_s() + _DRAIN_S
+        while self._cursors and monotonic_s() < deadline:
+            for cursor in self._cursors:
+                cursor.interrupt()
+            self._changed.wait(0.05)
         if connection is not None:
             connection.close()
 
     def _connect(self) -> duckdb.DuckDBPyConnection:
         # In this order: the hardening ends with locking the configuration.
-        config = {
+        config: Config = {
             "memory_limit": f"{self._limits.memory_bytes}B",
             "threads": self._limits.threads,
             "max_execution_time": _BACKSTOP_MS,
-            "temp_directory": self._temp_directory(),
+            "temp_directory": "" if self._path is None or self._read_only else f"{self._path}.tmp",
             "max_temp_directory_size": f"{self._limits.temp_bytes}B",
             **_HARDENED,
         }
@@ -97,38 +134,38 @@ class Engine:
             connection = duckdb.connect(":memory:", config=config)
             schema.create(connection)
             return connection
-        existing = self._path.exists()
-        if existing:
+        if self._path.exists():
             # A look first, changing nothing: what is not ours stays byte for byte as it is.
-            self._inspect(config)
+            _inspect(self._path, config, must_hold_events=self._read_only)
         elif self._read_only:
             raise StoreError(f"{self._path} does not exist")
         connection = _open(self._path, config, read_only=self._read_only)
-        if not self._read_only and schema.version_of(connection) is None:
-            schema.create(connection)
+        if not self._read_only:
+            schema.bring_up_to_date(connection)
         return connection
 
-    def _inspect(self, config: dict[str, str | bool | int | float | list[str]]) -> None:
-        assert self._path is not None
-        with self._path.open("rb") as file:
-            if file.read(len(_SQLITE_MAGIC)) == _SQLITE_MAGIC:
-                raise SchemaError(f"{self._path} is a SQLite database; give a file that ingero wrote, or a new name")
-        with _open(self._path, config, read_only=True) as connection:
-            try:
-                version = schema.version_of(connection)
-                schema.require_current(version)
-            except SchemaError as error:
-                raise SchemaError(f"{self._path}: {error}") from None
-        if version is None and self._read_only:
-            raise SchemaError(f"{self._path}: an empty DuckDB database; nothing was ever stored in it")
 
-    def _temp_directory(self) -> str:
-        return "" if self._path is None or self._read_only else f"{self._path}.tmp"
+def _inspect(path: Path, config: Config, *, must_hold_events: bool) -> None:
+    try:
+        with path.open("rb") as file:
+            magic = file.read(len(_SQLITE_MAGIC))
+    except OSError as error:
+        raise StoreError(f"{path} cannot be read: {error.strerror}") from error
+    if magic == _SQLITE_MAGIC:
+        raise SchemaError(f"{path} is a SQLite database; give a file that ingero wrote, or a new name")
+    with _open(path, config, read_only=True) as connection:
+        try:
+            version = schema.version_of(connection)
+            schema.require_current(version)
+        except SchemaError as error:
+            raise SchemaError(f"{path}: {error}") from None
+        except duckdb.Error as error:
+            raise _explain(path, str(error)) from error
+    if version is None and must_hold_events:
+        raise SchemaError(f"{path}: an empty DuckDB database; nothing was ever stored in it")
 
 
-def _open(
-    path: Path, config: dict[str, str | bool | int | float | list[str]], *, read_only: bool
-) -> duckdb.DuckDBPyConnection:
+def _open(path: Path, config: Config, *, read_only: bool) -> duckdb.DuckDBPyConnection:
     try:
         return duckdb.connect(str(path), read_only=read_only, config=config)
     except duckdb.Error as error:
@@ -137,17 +174,18 @@ def _open(
 
 def _explain(path: Path, message: str) -> StoreError | SchemaError:
     """One sentence for each kind of file that DuckDB will not open."""
+    first = message.splitlines()[0]
     if "Could not set lock" in message or "Conflicting lock" in message:
         return StoreError(f"{path} is open in another program; close it there first")
     if "not a valid DuckDB database" in message:
         return SchemaError(f"{path} is not a DuckDB database; give a file that ingero wrote, or a new name")
     if "version number" in message:
-        return SchemaError(f"{path} was written by another version of DuckDB: {message.splitlines()[0]}")
+        return SchemaError(f"{path} was written by another version of DuckDB: {first}")
     if "ncrypt" in message:
         return SchemaError(f"{path} is encrypted; ingero cannot open encrypted databases")
     if "WAL" in message:
         return SchemaError(
-            f"{path}: its write-ahead log {path}.wal is damaged ({message.splitlines()[0]}); to go on without the "
-            "rows that are only in there, move that file aside"
+            f"{path}: its write-ahead log {path}.wal is damaged ({first}); to go on without the rows that are only in "
+            "there, move that file aside"
         )
-    return SchemaError(f"{path} cannot be opened: {message.splitlines()[0]}")
+    return SchemaError(f"{path} cannot be opened: {first}")

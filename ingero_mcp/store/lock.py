@@ -6,7 +6,6 @@ for any other reason (to hash it, to copy it). The sidecar is never opened by an
 
 from __future__ import annotations
 
-import errno
 import fcntl
 import json
 import os
@@ -22,14 +21,11 @@ class FileLock:
     """
 
     def __init__(self, database: Path, *, shared: bool = False) -> None:
+        self._owns = not shared
         self._fd: int | None = None
-        sidecar = database.with_name(database.name + ".lock")
-        try:
-            fd = os.open(sidecar, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        except OSError as error:
-            if shared and error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
-                return  # a reader in a directory that nobody can write to: there can be no owner either
-            raise StoreError(f"cannot create {sidecar}: {error.strerror}") from error
+        fd = _open_shared(database) if shared else _open_owned(database)
+        if fd is None:
+            return
         try:
             fcntl.flock(fd, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -37,7 +33,7 @@ class FileLock:
             os.close(fd)
             raise StoreLocked(str(database), *owner) from None
         self._fd = fd
-        if not shared:
+        if self._owns:
             self.announce()
 
     def announce(self, url: str = "", token_file: str = "") -> None:
@@ -50,8 +46,30 @@ class FileLock:
     def release(self) -> None:
         """Let others in; may be called twice. The sidecar stays, since removing it would race with the next owner."""
         if self._fd is not None:
+            if self._owns:
+                os.ftruncate(self._fd, 0)
             os.close(self._fd)
             self._fd = None
+
+
+def _sidecar(database: Path) -> Path:
+    return database.with_name(database.name + ".lock")
+
+
+def _open_owned(database: Path) -> int:
+    try:
+        # Others may read who the owner is; the lock itself is advisory anyway.
+        return os.open(_sidecar(database), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    except OSError as error:
+        raise StoreError(f"cannot create {_sidecar(database)}: {error.strerror}") from error
+
+
+def _open_shared(database: Path) -> int | None:
+    """None where no owner has ever been: DuckDB's own lock then has to do."""
+    try:
+        return os.open(_sidecar(database), os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return None
 
 
 def _owner(fd: int) -> tuple[int, str, str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Final, Literal
+from typing import Final
 
 import duckdb
 
@@ -16,7 +16,8 @@ from ingero_mcp.limits import StoreLimits
 from ingero_mcp.sqlguard import CheckedQuery, check
 from ingero_mcp.store.engine import Engine
 
-_CHUNK: Final = 1000
+_FIRST_CHUNK: Final = 16
+_LARGEST_CHUNK: Final = 1000
 _FIXED_BYTES: Final = 8
 OnStart = Callable[[Callable[[], None]], None]
 """Told, just before the engine starts, a function that interrupts it: for callers that may be cancelled."""
@@ -46,6 +47,8 @@ class Reader:
                 cursor.execute(sql)
                 return self._fetch(cursor, limit)
             except duckdb.Error as error:
+                if self._engine.report(error):
+                    raise StoreBusy("the database is being reopened; try again in a few seconds") from error
                 if deadline.passed or "max_execution_time" in str(error):
                     raise QueryTimeout(limit_s) from None
                 raise _explain(error) from error
@@ -59,21 +62,19 @@ class Reader:
         types = tuple(str(column[1]) for column in described)
         rows: list[tuple[object, ...]] = []
         size = 0
-        truncated_by: Literal["", "rows", "bytes"] = ""
-        while not truncated_by:
-            chunk = cursor.fetchmany(min(_CHUNK, limit + 1 - len(rows)))
-            if not chunk:
-                break
+        chunk_rows = _FIRST_CHUNK
+        while chunk := cursor.fetchmany(min(chunk_rows, limit + 1 - len(rows))):
             for row in chunk:
-                size += sum(len(cell) if isinstance(cell, str | bytes) else _FIXED_BYTES for cell in row)
+                size += sum(map(_bytes, row))
                 if len(rows) == limit:
-                    truncated_by = "rows"
-                elif size > self._limits.result_bytes:
-                    truncated_by = "bytes"
-                if truncated_by:
-                    break
+                    return Rows(columns, types, rows, True, "rows")
+                if size > self._limits.result_bytes:
+                    return Rows(columns, types, rows, True, "bytes")
                 rows.append(row)
-        return Rows(columns, types, rows, bool(truncated_by), truncated_by)
+            # Only as many at a time as will fit, going by those seen: one row may be very large.
+            left = self._limits.result_bytes - size
+            chunk_rows = max(1, min(_LARGEST_CHUNK, left * len(rows) // max(size, 1)))
+        return Rows(columns, types, rows)
 
     @contextmanager
     def _place(self) -> Iterator[None]:
@@ -87,6 +88,17 @@ class Reader:
             yield
         finally:
             self._places.release()
+
+
+def _bytes(cell: object) -> int:
+    """About how much the cell adds to an answer, whatever is nested in it."""
+    if isinstance(cell, str | bytes):
+        return len(cell)
+    if isinstance(cell, list | tuple):
+        return _FIXED_BYTES + sum(map(_bytes, cell))
+    if isinstance(cell, dict):
+        return _FIXED_BYTES + sum(_bytes(key) + _bytes(value) for key, value in cell.items())
+    return _FIXED_BYTES
 
 
 class _Deadline:
@@ -116,10 +128,8 @@ def _end_transaction(cursor: duckdb.DuckDBPyConnection) -> None:
         return
 
 
-def _explain(error: duckdb.Error) -> QueryError | StoreBusy:
+def _explain(error: duckdb.Error) -> QueryError:
     message = str(error)
-    if isinstance(error, duckdb.FatalException) or "has been invalidated" in message:
-        return StoreBusy("the database is being reopened; try again in a few seconds")
     if isinstance(error, duckdb.OutOfMemoryException):
         return QueryError(
             "the query needs more memory than queries may use; aggregate earlier, select fewer columns, or filter "

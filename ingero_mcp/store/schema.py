@@ -30,19 +30,30 @@ def create(connection: duckdb.DuckDBPyConnection) -> None:
     connection.execute(f"INSERT INTO {PRIVATE}.version VALUES ({VERSION})")
     connection.execute(f"CREATE TABLE {ROWS} ({columns})")
     connection.execute(f"CREATE TABLE {CONTEXT} ({columns})")
+    # received_ns is NULL for a key that is never forgotten: that of an imported file.
     connection.execute(f"CREATE TABLE {BATCHES} (key BLOB PRIMARY KEY, received_ns BIGINT)")
-    for statement in view_statements():
-        connection.execute(statement)
+    _create_views(connection)
     connection.execute("COMMIT")
 
 
-def view_statements() -> list[str]:
+def bring_up_to_date(connection: duckdb.DuckDBPyConnection) -> None:
+    """Tables and views as this program defines them: made in an empty database, views renewed in one of ours."""
+    if version_of(connection) is None:
+        create(connection)
+        return
+    connection.execute("BEGIN")
+    _create_views(connection)
+    connection.execute("COMMIT")
+
+
+def _create_views(connection: duckdb.DuckDBPyConnection) -> None:
     """`events` over the private storage, then the views over `events`."""
     stored = ", ".join(column.name for column in STORED)
     computed = ", ".join(f"{column.computed} AS {column.name}" for column in COMPUTED)
-    statements = [f"CREATE VIEW main.events AS SELECT {stored}, {computed} FROM {ROWS}"]
-    statements.append(f"CREATE VIEW {PRIVATE}.context AS SELECT {stored}, {computed} FROM {CONTEXT}")
-    return [*statements, *(f"CREATE VIEW main.{view.name} AS {view.sql}" for view in VIEWS)]
+    connection.execute(f"CREATE OR REPLACE VIEW main.events AS SELECT {stored}, {computed} FROM {ROWS}")
+    connection.execute(f"CREATE OR REPLACE VIEW {PRIVATE}.context AS SELECT {stored}, {computed} FROM {CONTEXT}")
+    for view in VIEWS:
+        connection.execute(f"CREATE OR REPLACE VIEW main.{view.name} AS {view.sql}")
 
 
 def version_of(connection: duckdb.DuckDBPyConnection) -> int | None:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from concurrent.futures import Future
+from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
 
 import pyarrow as pa
 
-from ingero_mcp.errors import IngeroError, StoreError
+from ingero_mcp.errors import IngeroError, StoreBusy, StoreError
 from ingero_mcp.events import Rows
 from ingero_mcp.limits import StoreLimits
 from ingero_mcp.sqlguard import CheckedQuery
@@ -16,7 +17,7 @@ from ingero_mcp.store.engine import Engine
 from ingero_mcp.store.lock import FileLock
 from ingero_mcp.store.reader import OnStart, Reader
 from ingero_mcp.store.schema import CONTEXT
-from ingero_mcp.store.writer import Appended, Writer
+from ingero_mcp.store.writer import Appended, Key, Writer
 
 
 class Store:
@@ -24,35 +25,39 @@ class Store:
 
     def __init__(self, path: Path | None, limits: StoreLimits, *, read_only: bool) -> None:
         self.path = path
-        self._lock = FileLock(path, shared=read_only) if path else None
-        try:
+        with ExitStack() as opened:
+            self._lock = FileLock(path, shared=read_only) if path else None
+            if self._lock is not None:
+                opened.callback(self._lock.release)
             self._engine = Engine(path, limits, read_only=read_only)
-        except BaseException:
-            self._release()
-            raise
-        self._reader = Reader(self._engine, limits)
-        self._writer = None if read_only else Writer(self._engine, path, limits)
+            opened.callback(self._engine.close)
+            self._reader = Reader(self._engine, limits)
+            self._writer = None if read_only else Writer(self._engine, path, limits)
+            if self._writer is not None:
+                opened.callback(self._writer.close)
+            self._opened = opened.pop_all()
 
     @property
     def failure(self) -> IngeroError | None:
-        """Why writing fails at present; None while it works."""
+        """Why the store fails at present; None while it works."""
+        if self._engine.broken:
+            return StoreBusy(f"the database has to be reopened after: {self._engine.broken}")
         return self._writer.failure if self._writer else None
 
-    def append(self, batch: pa.RecordBatch, key: bytes | None = None) -> Future[Appended]:
+    def append(self, batch: pa.RecordBatch, key: bytes | None = None, *, lasting: bool = False) -> Future[Appended]:
         """Queue a batch of events (`batches.ARROW_SCHEMA`); the future resolves once it is committed.
 
-        `key` identifies the batch: one that was stored before is acknowledged and not stored again. Raises StoreBusy
-        when the batch cannot be taken now.
+        `key` identifies the batch: one that was stored before is acknowledged and not stored again. A `lasting` key
+        is remembered for ever, others for as long as a producer may send the batch again. Raises StoreBusy when the
+        batch cannot be taken now, TypeError when it is not one of events.
         """
-        if self._writer is None:
-            raise StoreError(f"{self.path} was opened for reading only")
-        return self._writer.append(batch, key)
+        return self._writable().append(batch, Key(key, lasting) if key is not None else None)
 
-    def append_context(self, batch: pa.RecordBatch, key: bytes | None = None) -> Future[Appended]:
+    def append_context(
+        self, batch: pa.RecordBatch, key: bytes | None = None, *, lasting: bool = False
+    ) -> Future[Appended]:
         """Queue what a node knew besides its events (stored chains, stacks, sessions, ...); as `append`."""
-        if self._writer is None:
-            raise StoreError(f"{self.path} was opened for reading only")
-        return self._writer.append(batch, key, CONTEXT)
+        return self._writable().append(batch, Key(key, lasting) if key is not None else None, CONTEXT)
 
     def query(
         self, query: CheckedQuery, *, limit: int, timeout_s: float | None = None, on_start: OnStart | None = None
@@ -72,13 +77,12 @@ class Store:
 
     def close(self) -> None:
         """Commit what was accepted, close the file, let others in; may be called twice."""
-        self.stop_writing()
-        self._engine.close()
-        self._release()
+        self._opened.close()
 
-    def _release(self) -> None:
-        if self._lock is not None:
-            self._lock.release()
+    def _writable(self) -> Writer:
+        if self._writer is None:
+            raise StoreError(f"{self.path} was opened for reading only")
+        return self._writer
 
     def __enter__(self) -> Store:
         return self

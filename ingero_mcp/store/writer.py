@@ -19,6 +19,7 @@ import duckdb
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from ingero_mcp.batches import ARROW_SCHEMA
 from ingero_mcp.clock import monotonic_s, now_ns
 from ingero_mcp.errors import DiskFull, IngeroError, StoreBusy
 from ingero_mcp.events import FIRST_SERVER_SEQ
@@ -42,10 +43,18 @@ class Appended:
     duplicate: bool = False
 
 
+@dataclass(frozen=True, slots=True)
+class Key:
+    """What identifies a batch. A `lasting` key is never forgotten, others after the retry memory of the store."""
+
+    value: bytes
+    lasting: bool = False
+
+
 @dataclass(slots=True)
 class _Pending:
     batch: pa.RecordBatch
-    key: bytes | None
+    key: Key | None
     table: str
     done: Future[Appended] = field(default_factory=Future)
 
@@ -61,10 +70,10 @@ class Writer:
         self._queue: deque[_Pending] = deque()
         self._queued_rows = 0
         self._closing = False
-        self._failure: IngeroError | None = None
-        self._must_reopen = False
+        self._failure: StoreBusy | None = None
         self._retry_at_s = 0.0
         self._dirty = False
+        self._forget_at_s = 0.0
         self._next_seq = self._first_free_seq()
         self._thread = threading.Thread(target=self._run, name="ingero-writer")
         self._thread.start()
@@ -74,8 +83,10 @@ class Writer:
         """Why the last commit failed; None while writing works."""
         return self._failure
 
-    def append(self, batch: pa.RecordBatch, key: bytes | None, table: str = ROWS) -> Future[Appended]:
+    def append(self, batch: pa.RecordBatch, key: Key | None, table: str = ROWS) -> Future[Appended]:
         """Queue a batch; the future resolves after its commit. StoreBusy when it cannot be taken now."""
+        if batch.schema != ARROW_SCHEMA:
+            raise TypeError("the batch does not have the columns of events (batches.ARROW_SCHEMA)")
         pending = _Pending(batch, key, table)
         with self._changed:
             if self._closing:
@@ -97,38 +108,48 @@ class Writer:
         self._thread.join()
 
     def _run(self) -> None:
-        forget_at_s = 0.0
         while True:
             with self._changed:
                 if not self._queue and not self._closing:
                     self._changed.wait(_IDLE_S)
                 if not self._queue and self._closing:
                     return
+                idle = not self._queue
                 group = self._take_group()
             if group:
                 self._write(group)
-            elif monotonic_s() >= forget_at_s:
-                forget_at_s = monotonic_s() + _FORGET_EVERY_S
-                self._in_background(
-                    f"DELETE FROM {BATCHES} WHERE received_ns < {now_ns() - self._limits.batch_memory_s * 10**9}"
-                )
-            elif self._dirty:
-                self._dirty = False
-                self._in_background("CHECKPOINT")
+            self._keep_house(idle)
+
+    def _keep_house(self, idle: bool) -> None:
+        """Forget old keys every so often, and checkpoint in a pause."""
+        if monotonic_s() >= self._forget_at_s:
+            self._forget_at_s = monotonic_s() + min(_FORGET_EVERY_S, self._limits.retry_memory_s)
+            oldest_ns = now_ns() - int(self._limits.retry_memory_s * 10**9)
+            self._in_background(f"DELETE FROM {BATCHES} WHERE received_ns < {oldest_ns}")
+        if idle and self._dirty:
+            self._dirty = not self._in_background("CHECKPOINT")
 
     def _take_group(self) -> list[_Pending]:
         group: list[_Pending] = []
         rows = 0
         while self._queue and (not group or rows + self._queue[0].batch.num_rows <= self._limits.group_rows):
-            group.append(self._queue.popleft())
-            rows += group[-1].batch.num_rows
-        self._queued_rows -= rows
+            pending = self._queue.popleft()
+            self._queued_rows -= pending.batch.num_rows
+            # Whoever gave up waiting has not been promised anything; from here on the outcome is certain.
+            if pending.done.set_running_or_notify_cancel():
+                group.append(pending)
+                rows += pending.batch.num_rows
         return group
 
     def _write(self, group: list[_Pending]) -> None:
         try:
             results = self._commit(group)
         except Exception as error:  # whatever it is: a writer that died would leave every producer waiting
+            if len(group) > 1 and not self._engine.broken and not isinstance(error, StoreBusy | OSError):
+                # One of them may be at fault; the others must not pay for it.
+                for pending in group:
+                    self._write([pending])
+                return
             failure = self._note_failure(error)
             for pending in group:
                 pending.done.set_exception(failure)
@@ -141,9 +162,6 @@ class Writer:
             pending.done.set_result(result)
 
     def _commit(self, group: list[_Pending]) -> list[Appended]:
-        if self._must_reopen:
-            self._engine.reopen()
-            self._must_reopen = False
         self._require_space()
         next_seq = self._next_seq
         with self._engine.cursor() as cursor:
@@ -154,6 +172,10 @@ class Writer:
                     rows = pa.Table.from_batches([pending.batch for pending in fresh if pending.table == table])
                     next_seq = _insert(cursor, table, rows, next_seq)
                 cursor.execute("COMMIT")
+            except duckdb.Error as error:
+                self._engine.report(error)
+                _roll_back(cursor)
+                raise
             except BaseException:
                 _roll_back(cursor)
                 raise
@@ -164,18 +186,16 @@ class Writer:
             for pending in group
         ]
 
-    def _note_failure(self, error: Exception) -> IngeroError:
-        """Remember why writing fails, say it once, and decide whether the instance has to be reopened."""
+    def _note_failure(self, error: Exception) -> StoreBusy:
+        """Remember why writing fails, and say it once."""
         text = str(error).splitlines()[0] if str(error) else type(error).__name__
-        failure: IngeroError
+        failure: StoreBusy
         if isinstance(error, DiskFull) or "No space left" in str(error) or "File too large" in str(error):
             failure = DiskFull(f"the disk is full ({text}); acknowledged rows are safe, send the batch again later")
         else:
             failure = StoreBusy(f"writing failed ({text}); send the batch again later")
         if self._failure is None or type(self._failure) is not type(failure):
-            _log.error("%s", failure)
-        # After a fatal error every further statement on the instance fails ("database has been invalidated").
-        self._must_reopen = self._must_reopen or not isinstance(error, IngeroError)
+            _log.error("%s", failure, exc_info=None if isinstance(error, IngeroError | duckdb.Error) else error)
         self._failure = failure
         self._retry_at_s = monotonic_s() + _RETRY_S
         return failure
@@ -187,13 +207,18 @@ class Writer:
         if usage.free < min(_FLOOR_BYTES, usage.total * _FLOOR_SHARE):
             raise DiskFull(f"only {usage.free // MIB} MiB are free beside {self._path}")
 
-    def _in_background(self, statement: str) -> None:
-        # Housekeeping that may be refused (a reader holds an old snapshot) and is tried again when next idle.
+    def _in_background(self, statement: str) -> bool:
+        """Housekeeping that may be refused (a reader holds an old snapshot); says whether it was done."""
         try:
             with self._engine.cursor() as cursor:
                 cursor.execute(statement)
-        except (duckdb.Error, StoreBusy) as error:
+        except duckdb.Error as error:
+            self._engine.report(error)
             _log.debug("%s: %s", statement.split()[0], error)
+            return False
+        except StoreBusy:
+            return False
+        return True
 
     def _first_free_seq(self) -> int:
         with self._engine.cursor() as cursor:
@@ -206,18 +231,22 @@ def _claim(cursor: duckdb.DuckDBPyConnection, group: list[_Pending]) -> list[_Pe
     first: dict[bytes, _Pending] = {}
     for pending in group:
         if pending.key is not None:
-            first.setdefault(pending.key, pending)
+            first.setdefault(pending.key.value, pending)
     if not first:
         return group
-    keys = pa.table({"key": pa.array(first, type=pa.binary())})
+    now = now_ns()
+    received = [None if pending.key and pending.key.lasting else now for pending in first.values()]
+    keys = pa.table({"key": pa.array(first, type=pa.binary()), "received_ns": pa.array(received, type=pa.int64())})
     cursor.register("keys", keys)
     claimed = cursor.execute(
-        f"INSERT INTO {BATCHES} SELECT key, {now_ns()} FROM keys ON CONFLICT DO NOTHING RETURNING key"
+        f"INSERT INTO {BATCHES} SELECT key, received_ns FROM keys ON CONFLICT DO NOTHING RETURNING key"
     ).fetchall()
     cursor.unregister("keys")
     fresh = {key for (key,) in claimed}
     return [
-        pending for pending in group if pending.key is None or (pending.key in fresh and first[pending.key] is pending)
+        pending
+        for pending in group
+        if pending.key is None or (pending.key.value in fresh and first[pending.key.value] is pending)
     ]
 
 

@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import json
-import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Protocol
 
 from ingero_mcp import windows
 from ingero_mcp.clock import WallClock
-from ingero_mcp.errors import QueryError
 from ingero_mcp.events import Rows
 from ingero_mcp.sqlguard import CheckedQuery, check
-
-Interrupt = Callable[[], None]
+from ingero_mcp.turns import Cancellation, Interrupt
 
 
 class Reader(Protocol):
@@ -30,39 +27,6 @@ class Reader(Protocol):
     ) -> Rows:
         """At most `limit` rows; raises QueryTimeout, QueryError or StoreBusy."""
         ...
-
-
-class Cancellation:
-    """Carries "the client no longer wants this" from the event loop to the thread that runs the query."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._cancelled = False
-        self._interrupt: Interrupt | None = None
-
-    def cancel(self) -> None:
-        """Interrupt the running query, and every later one of the same call before it starts."""
-        with self._lock:
-            self._cancelled = True
-            if self._interrupt is not None:
-                self._interrupt()
-
-    def require_wanted(self) -> None:
-        """QueryError if the call was cancelled: the next query of it need not start."""
-        if self._cancelled:
-            raise QueryError("the query was cancelled")
-
-    def watch(self, interrupt: Interrupt) -> None:
-        """Remember how to interrupt the query that is about to run."""
-        with self._lock:
-            self._interrupt = interrupt
-            if self._cancelled:
-                interrupt()
-
-    def forget(self) -> None:
-        """The query has ended; its cursor must not be interrupted any more."""
-        with self._lock:
-            self._interrupt = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,8 +15,9 @@ from ingero_mcp.errors import WireError
 from ingero_mcp.events import FIRST_SERVER_SEQ, Point, Resource, Sample, Span
 from ingero_mcp.otlp.decode import Decoder
 from ingero_mcp.otlp.encode import encode_points, encode_samples, encode_spans
-from ingero_mcp.otlp.records import Arrival
+from ingero_mcp.otlp.records import MOST_RECORDS, Arrival
 from ingero_mcp.otlp.signal import Signal
+from ingero_mcp.semconv import source_of
 
 NOW_NS = 1_796_000_000_000_000_000
 ARRIVAL = Arrival(NOW_NS)
@@ -222,6 +223,7 @@ def test_a_record_that_hides_a_resource_attribute_keeps_both() -> None:
         ("ingero.rank", "5", 5),
         ("ingero.rank", 5.0, 5),
         ("ingero.rank", True, None),
+        ("ingero.rank", "--5", None),
         ("process.pid", -1, -1),
     ],
 )
@@ -259,3 +261,46 @@ def test_bytes_that_are_not_otlp_are_refused(signal: Signal) -> None:
 
 def test_an_empty_request_is_an_empty_batch() -> None:
     assert Decoder().decode("traces", b"", ARRIVAL).batch.num_rows == 0
+
+
+@pytest.mark.parametrize("rank", [2**40, -(2**40), True, "7"])
+def test_a_rank_that_cannot_be_one_costs_nobody_the_batch(rank: Any) -> None:
+    resource = Resource({"ingero.world_size": 8, "ingero.node.rank": rank})
+    spans = [Span("ncclAllReduce", NOW_NS, NOW_NS, {"nccl.rank": rank, "nccl.nranks": 8}), Span("x", NOW_NS, NOW_NS)]
+    assert [row["rank"] for row in rows("traces", encode_spans(resource, spans))] == [None, None]
+
+
+def test_a_span_without_a_start_has_no_duration_of_decades() -> None:
+    [row] = rows("traces", encode_spans(NODE, [Span("x", 0, NOW_NS)]))
+    assert row["duration_ns"] is None
+    assert attrs(row)["otlp.span.end_raw_ns"] == NOW_NS
+
+
+def test_a_request_of_too_many_records_is_refused_before_it_takes_memory() -> None:
+    request = ExportTraceServiceRequest()
+    spans = request.resource_spans.add().scope_spans.add().spans
+    for _ in range(MOST_RECORDS + 1):
+        spans.add()
+    with pytest.raises(WireError, match=f"the limit is {MOST_RECORDS}"):
+        rows("traces", request.SerializeToString())
+
+
+@pytest.mark.parametrize(
+    ("name", "source"),
+    [
+        ("ncclAllReduce", "nccl"),
+        ("nccl.collective.duration_ms", "nccl"),
+        ("cudaMalloc", "cuda"),
+        ("cudaGraphLaunch", "graph"),
+        ("cuLaunchKernel", "driver"),
+        ("cumulative.thing", "otlp"),
+        ("computer", "otlp"),
+        ("compute", "gpu"),
+        ("gpu.power.draw_w", "gpu"),
+        ("ingero.node.health_score", "health"),
+        ("x" * 1_000_000, "otlp"),
+        ("", "otlp"),
+    ],
+)
+def test_the_source_of_a_name(name: str, source: str) -> None:
+    assert source_of(name) == source

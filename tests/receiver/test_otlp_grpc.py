@@ -10,8 +10,8 @@ import pytest
 
 from ingero_mcp.events import Resource, Sample
 from ingero_mcp.otlp.encode import encode_samples
-from ingero_mcp.receiver.tokens import Tokens
 from ingero_mcp.run_file import RunningServer
+from ingero_mcp.tokens import Tokens
 from tests.conftest import RunServer
 
 EXPORT = "/opentelemetry.proto.collector.metrics.v1.MetricsService/Export"

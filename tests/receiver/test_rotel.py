@@ -19,9 +19,7 @@ from ingero_mcp.sender import Sender
 from tests.processes import ServerProcess
 
 ROTEL = importlib.util.find_spec("rotel")
-pytestmark = pytest.mark.skipif(
-    ROTEL is None, reason="rotel is not installed: pip install rotel==0.0.1a15"
-)
+pytestmark = pytest.mark.skipif(ROTEL is None, reason="rotel is not installed: pip install rotel==0.0.1a15")
 NOW_NS = 1_796_000_000_000_000_000
 NODE = Resource({"ingero.cluster.id": "c", "ingero.node.id": "n"})
 BATCHES = 20

@@ -6,6 +6,7 @@ import hashlib
 import os
 import sqlite3
 import threading
+from collections.abc import Callable
 from pathlib import Path
 
 import duckdb
@@ -197,20 +198,23 @@ def test_rows_and_bytes_of_an_answer_are_capped(tmp_path: Path) -> None:
         assert not exact.truncated
 
 
+ENDLESS = "SELECT count(*) FROM events a, events b, events c, events d"
+
+
 def test_a_query_that_runs_too_long_is_stopped_while_writing_goes_on(store: Store) -> None:
     store.append(samples(2000)).result(timeout=10)
-    endless = check("SELECT count(*) FROM events a, events b, events c, events d")
-    outcome: list[BaseException] = []
+    running, outcome = threading.Event(), []
 
     def run() -> None:
-        try:
-            store.query(endless, limit=1, timeout_s=1)
-        except QueryTimeout as error:
-            outcome.append(error)
+        with pytest.raises(QueryTimeout) as stopped:
+            store.query(check(ENDLESS), limit=1, timeout_s=3, on_start=lambda _: running.set())
+        outcome.append(stopped.value)
 
     thread = threading.Thread(target=run)
     thread.start()
+    assert running.wait(10)
     assert store.append(samples(10)).result(timeout=10).rows == 10
+    assert thread.is_alive()
     thread.join(20)
     assert len(outcome) == 1
     assert ask(store, "SELECT count(*) FROM events") == [(2010,)]
@@ -218,12 +222,28 @@ def test_a_query_that_runs_too_long_is_stopped_while_writing_goes_on(store: Stor
 
 def test_a_cancelled_query_stops(store: Store) -> None:
     store.append(samples(2000)).result(timeout=10)
-    with pytest.raises(QueryError, match="cancelled"):
-        store.query(
-            check("SELECT count(*) FROM events a, events b, events c, events d"),
-            limit=1,
-            on_start=lambda interrupt: threading.Timer(0.2, interrupt).start(),
-        )
+    ended = threading.Event()
+
+    def keep_interrupting(interrupt: Callable[[], None]) -> None:
+        # One interrupt that comes before the engine starts is lost, so it is repeated.
+        def repeat() -> None:
+            while not ended.wait(0.01):
+                interrupt()
+
+        threading.Thread(target=repeat).start()
+
+    try:
+        with pytest.raises(QueryError, match="cancelled"):
+            store.query(check(ENDLESS), limit=1, on_start=keep_interrupting)
+    finally:
+        ended.set()
+
+
+def test_nested_cells_count_towards_the_cap_of_bytes(tmp_path: Path) -> None:
+    with open_store(tmp_path / "a.duckdb", limits=StoreLimits(result_bytes=1000)) as store:
+        store.append(samples(500)).result(timeout=10)
+        rows = store.query(check("SELECT list(metric_name || timestamp_ns) FROM events"), limit=10)
+        assert rows.truncated_by == "bytes"
 
 
 def test_an_unknown_column_is_the_querys_fault(store: Store) -> None:

@@ -18,7 +18,7 @@ from ingero_mcp.mcp_server import build
 from ingero_mcp.sqlguard import CheckedQuery
 from ingero_mcp.store import Store
 from ingero_mcp.tools.call import Cancellation
-from ingero_mcp.tools.turns import Turns, Wait
+from ingero_mcp.turns import Turns, Wait
 from tests.tools.fleet import ANALYSIS, put, samples, text_of
 
 pytestmark = pytest.mark.anyio
@@ -77,7 +77,7 @@ async def test_thirty_calls_at_once_each_get_their_own_rows(store: Store, era: s
 
 async def test_a_client_that_takes_all_its_places_does_not_shut_out_another(era: str) -> None:
     gate = Gate()
-    server = build(gate, places=2)
+    server = build(gate, turns=Turns(2))
     async with client_of(server, era, "greedy") as greedy, client_of(server, era, "modest") as modest:
         with anyio.fail_after(10):
             async with anyio.create_task_group() as tasks:
@@ -92,7 +92,7 @@ async def test_a_client_that_takes_all_its_places_does_not_shut_out_another(era:
 
 async def test_a_call_that_had_to_wait_says_so(monkeypatch: pytest.MonkeyPatch, era: str) -> None:
     seconds = iter(range(0, 1000, 2))
-    monkeypatch.setattr("ingero_mcp.tools.turns.monotonic_s", lambda: float(next(seconds)))
+    monkeypatch.setattr("ingero_mcp.turns.monotonic_s", lambda: float(next(seconds)))
     async with client_of(build(Gate()), era) as client:
         result = await client.call_tool(ANALYSIS, {"sql": "SELECT 1"})
         refused = await client.call_tool(ANALYSIS, {"sql": "DROP TABLE events"})

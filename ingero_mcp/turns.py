@@ -13,14 +13,49 @@ import anyio
 from anyio import CapacityLimiter, to_thread
 
 from ingero_mcp.clock import monotonic_s
-from ingero_mcp.errors import StoreBusy
-from ingero_mcp.tools.call import Cancellation
+from ingero_mcp.errors import QueryError, StoreBusy
 
 LONGEST_WAIT_S: Final = 30.0
 """How long a call waits for its turn before it is told to come back later."""
 
 _STOPPING_S: Final = 5.0
 _Result = TypeVar("_Result")
+
+
+Interrupt = Callable[[], None]
+
+
+class Cancellation:
+    """Carries "the client no longer wants this" from the event loop to the thread that runs the query."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._cancelled = False
+        self._interrupt: Interrupt | None = None
+
+    def cancel(self) -> None:
+        """Interrupt the running query, and every later one of the same call before it starts."""
+        with self._lock:
+            self._cancelled = True
+            if self._interrupt is not None:
+                self._interrupt()
+
+    def require_wanted(self) -> None:
+        """QueryError if the call was cancelled: the next query of it need not start."""
+        if self._cancelled:
+            raise QueryError("the query was cancelled")
+
+    def watch(self, interrupt: Interrupt) -> None:
+        """Remember how to interrupt the query that is about to run."""
+        with self._lock:
+            self._interrupt = interrupt
+            if self._cancelled:
+                interrupt()
+
+    def forget(self) -> None:
+        """The query has ended; its cursor must not be interrupted any more."""
+        with self._lock:
+            self._interrupt = None
 
 
 @dataclass(frozen=True, slots=True)
