@@ -1,9 +1,16 @@
-# make demo | test | lint | bench | nightly. Needs python3 >= 3.11 with venv; everything else goes into .venv.
+# What `make` alone prints. Needs python3 >= 3.11 with venv; everything else goes into .venv.
 PYTHON ?= python3
 PY := .venv/bin/python
 
-.PHONY: demo test lint bench nightly lock clean
-.DEFAULT_GOAL := test
+.PHONY: help demo test lint bench nightly docs lock clean
+.DEFAULT_GOAL := help
+
+help:
+	@echo "make demo      see it work, in a few seconds (the first time installs into .venv: about a minute)"
+	@echo "make test      the tests, some minutes"
+	@echo "make lint      style, types, layers"
+	@echo "make bench     how fast it is"
+	@echo "make nightly   what is too long for every run"
 
 demo: .venv/installed
 	@$(PY) -m ingero_mcp.cli.main demo
@@ -23,15 +30,21 @@ bench: .venv/installed
 nightly: .venv/installed
 	$(PY) -m pytest -m nightly -s
 
-.venv/installed: requirements.lock pyproject.toml
+# The project itself is linked in by a path relative to the environment, not installed: that works in any folder,
+# whatever its name (setuptools takes a $ in it for a variable), and goes on working when the folder is moved.
+.venv/installed: requirements.lock Makefile
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 	  { echo "ingero needs Python 3.11 or newer; run: make PYTHON=python3.12 $(MAKECMDGOALS)" >&2; exit 1; }
 	@$(PYTHON) -c 'import venv, ensurepip' 2>/dev/null || \
 	  { echo "ingero needs the venv module of Python; on Debian or Ubuntu: apt-get install python3-venv" >&2; exit 1; }
-	$(PYTHON) -m venv .venv
-	$(PY) -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
-	$(PY) -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	@echo "installing into .venv ..."
+	@$(PYTHON) -m venv .venv
+	@$(PY) -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
+	@$(PY) scripts/link_into_venv.py
 	@touch $@
+
+docs: .venv/installed
+	$(PY) scripts/write_schema_page.py
 
 # Re-resolve every dependency for all platforms; needs uv on the PATH.
 lock:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
+import os
 import socket
 from dataclasses import dataclass
 
@@ -29,6 +30,12 @@ class Address:
         except ValueError:
             return False
 
+    @property
+    def reachable(self) -> Address:
+        """Where this host reaches what listens here: loopback for an address that stands for all of them."""
+        everywhere = {"0.0.0.0": "127.0.0.1", "::": "::1"}
+        return Address(everywhere.get(self.host, self.host), self.port)
+
 
 def parse_address(text: str, flag: str) -> Address:
     """`127.0.0.1:8080`, `[::1]:8080`, `node-1:8080`; ConfigError naming `flag` for anything else."""
@@ -46,6 +53,6 @@ def listen(address: Address, flag: str) -> socket.socket:
         return socket.create_server((address.host, address.port), family=family, backlog=512)
     except OSError as error:
         raise ConfigError(
-            f"cannot listen on {address}: {error.strerror or error}; choose another with {flag} "
-            f"{Address(address.host, (address.port + 1000) % 65536)}"
+            f"cannot listen on {address}: {os.strerror(error.errno) if error.errno else error}; choose another with "
+            f"{flag} {Address(address.host, (address.port + 1000) % 65536)}"
         ) from error

@@ -13,7 +13,7 @@ import json
 import socket
 import ssl
 import threading
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import IO, Any, Final
 from urllib.parse import urlsplit
@@ -28,6 +28,18 @@ _VERSION: Final = "io.modelcontextprotocol/protocolVersion"
 _NAMED_BY: Final = {"tools/call": "name", "prompts/get": "name", "resources/read": "uri"}
 _SESSION_GONE: Final = 404
 _SERVER_ERROR: Final = -32000
+_LONGEST_REASON: Final = 65_536
+
+
+@dataclass(frozen=True, slots=True)
+class _Refused:
+    """The HTTP status of a message that the server did not take, and its words for why."""
+
+    status: int
+    reason: str
+
+    def __str__(self) -> str:
+        return f"{self.status}: {self.reason}" if self.reason else str(self.status)
 
 
 @dataclass(slots=True)
@@ -66,19 +78,19 @@ class Bridge:
         if message.get("method") in ("initialize", "notifications/initialized"):
             self._opening = [*(self._opening if message["method"] != "initialize" else []), message]
         try:
-            status = self._exchange(message, deliver=True)
-            if status == _SESSION_GONE and self._session and message.get("method") != "initialize":
+            refused = self._exchange(message, self._write)
+            if refused and refused.status == _SESSION_GONE and self._session and message.get("method") != "initialize":
                 # The server was restarted: greet it again, as the client did, and repeat the message.
                 for greeting in self._opening:
-                    self._exchange(greeting, deliver=False)
-                status = self._exchange(message, deliver=True)
-            if status >= http.client.BAD_REQUEST:
-                self._fail(message, f"the server at {self.url} answered {status} {_remedy(status)}".strip())
+                    self._exchange(greeting, lambda _: None)
+                refused = self._exchange(message, self._write)
+            if refused:
+                self._fail(message, f"the server at {self.url} answered {refused} {_remedy(refused.status)}".strip())
         except (OSError, http.client.HTTPException, ValueError) as error:
             self._fail(message, f"the server at {self.url} cannot be reached: {error}")
 
-    def _exchange(self, message: dict[str, Any], *, deliver: bool) -> int:
-        """POST the message and hand on what comes back; returns the status if nothing usable came."""
+    def _exchange(self, message: dict[str, Any], deliver: Callable[[object], None]) -> _Refused | None:
+        """POST the message and hand on what comes back; what the server would not take is returned."""
         connection = connect(self.url)
         key = json.dumps(message.get("id"))
         try:
@@ -87,15 +99,14 @@ class Bridge:
                 # Kept here, since http.client forgets the socket once a response says that it will be closed.
                 self._in_flight[key] = connection.sock
             response = connection.getresponse()
+            if response.status >= http.client.BAD_REQUEST:
+                # Its body may be a JSON-RPC error, but not one with this message's id.
+                return _Refused(response.status, _reason(response.read(_LONGEST_REASON)))
             if message.get("method") == "initialize":
                 self._session = response.headers.get("mcp-session-id", "")
-            answers = list(_messages(response)) if not deliver else _messages(response)
-            delivered = 0
-            for answer in answers:
-                delivered += 1
-                if deliver:
-                    self._write(answer)
-            return http.client.OK if delivered else response.status
+            for answer in _messages(response):
+                deliver(answer)
+            return None
         finally:
             self._in_flight.pop(key, None)
             connection.close()
@@ -163,9 +174,10 @@ def _messages(response: http.client.HTTPResponse) -> Iterable[object]:
     """The JSON-RPC messages of a response: one JSON document, or the data of a stream of events."""
     kind = response.headers.get_content_type()
     if kind == "application/json":
-        body = json.loads(response.read())
-        if isinstance(body, dict) and "jsonrpc" in body:
-            yield body
+        body = response.read()  # empty for what needs no answer
+        message = json.loads(body) if body else None
+        if isinstance(message, dict) and "jsonrpc" in message:
+            yield message
     elif kind == "text/event-stream":
         data: list[bytes] = []
         for line in response:
@@ -176,6 +188,17 @@ def _messages(response: http.client.HTTPResponse) -> Iterable[object]:
                 data = []
                 if text:
                     yield json.loads(text)
+
+
+def _reason(body: bytes) -> str:
+    """What an error body says, whichever of the usual forms it has."""
+    try:
+        content = json.loads(body)
+    except ValueError:
+        return ""
+    error = content.get("error") if isinstance(content, dict) else None
+    text = error.get("message") if isinstance(error, dict) else error
+    return text if isinstance(text, str) else ""
 
 
 def _header_value(text: str) -> str:

@@ -21,6 +21,8 @@ from ingero_mcp.errors import ConfigError
 from ingero_mcp.limits import MIB, StoreLimits
 
 _PREFIX: Final = "INGERO_"
+# Read elsewhere: which settings file, and what the tests of this project understand.
+_OTHER_VARIABLES: Final = frozenset({"INGERO_CONFIG", "INGERO_KEEP_DEMO_DB", "INGERO_REQUIRE_EBPF"})
 _TRUE, _FALSE = frozenset({"1", "true", "yes", "on"}), frozenset({"0", "false", "no", "off", ""})
 # What queries and the writer get of the memory this process may use; the rest is for Python, gRPC and results.
 _DUCKDB_SHARE: Final = 0.4
@@ -70,6 +72,7 @@ class ServeSettings:
 
 def serve_settings(flags: Mapping[str, object]) -> ServeSettings:
     """Settings of `serve` from flags (None: not given), the environment, the settings file and the defaults."""
+    _require_known_variables()
     path, file = _settings_file()
     known = {field.name: field for field in dataclasses.fields(ServeSettings)}
     for key in file:
@@ -99,6 +102,14 @@ def _require_accepted(field: dataclasses.Field[Any], value: Any) -> None:
         raise ConfigError(f"{flag} is {value}; it must be a number from {least:g} upward, e.g. {flag} {field.default}")
     if choices and value not in choices:
         raise ConfigError(f"{flag} is {value!r}; it must be one of {', '.join(choices)}")
+
+
+def _require_known_variables() -> None:
+    known = {_PREFIX + field.name.upper() for field in dataclasses.fields(ServeSettings)} | _OTHER_VARIABLES
+    for name in os.environ:
+        if name.startswith(_PREFIX) and name not in known:
+            near = get_close_matches(name, known, 1)
+            raise ConfigError(f"unknown environment variable {name}" + (f"; did you mean {near[0]}?" if near else ""))
 
 
 def home() -> Path:

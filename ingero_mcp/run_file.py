@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 from dataclasses import asdict, dataclass
-from pathlib import Path
 
 from ingero_mcp.config import home
 from ingero_mcp.errors import ConfigError
@@ -23,9 +22,15 @@ class RunningServer:
     db_path: str
 
 
-def publish(server: RunningServer) -> Path:
-    """Write run.json, readable by this user only; returns its path."""
+def publish(server: RunningServer) -> RunningServer:
+    """Write run.json, readable by this user only, unless it names another live server.
+
+    Returns the server that local commands now ask.
+    """
     path = home() / "run.json"
+    first = local_server()
+    if first is not None:
+        return first
     temporary = path.with_name(f"run.json.{os.getpid()}")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -35,7 +40,7 @@ def publish(server: RunningServer) -> Path:
         temporary.replace(path)
     except OSError as error:
         raise ConfigError(f"cannot write {path}, in which local commands find this server: {error.strerror}") from error
-    return path
+    return server
 
 
 def withdraw(server: RunningServer) -> None:

@@ -52,6 +52,8 @@ class Sender:
             try:
                 call(body, metadata=self._metadata, timeout=_CALL_S)
                 return
+            except ValueError as error:
+                raise ConfigError(f"sending to {self._address} was given up") from error  # closed meanwhile
             except grpc.RpcError as error:
                 code, details = error.code(), error.details()
                 if code not in _RETRYABLE or monotonic_s() + pause_s > give_up_s:
@@ -67,9 +69,10 @@ class Sender:
         if code is grpc.StatusCode.UNAUTHENTICATED:
             return ConfigError(f"{self._address} refuses the token; give the server's own with --token-file FILE")
         if code in _RETRYABLE:
+            why = details.splitlines()[0][:60] if details else code.name
             return ConfigError(
-                f"{self._address} did not take the data within {self._patience_s:g} s ({details}); is a server "
-                "running there? Start one with: ingero serve"
+                f"{self._address} did not take the data within {self._patience_s:g} s ({why}); is a server running "
+                "there? Start one with: ingero serve"
             )
         return WireError(f"{self._address} answered {code.name}: {details}")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Awaitable, Callable
 from contextlib import ExitStack
@@ -28,6 +29,7 @@ from ingero_mcp.store import open_store
 from ingero_mcp.tokens import Tokens
 from ingero_mcp.turns import Turns
 
+_log = logging.getLogger(__name__)
 _GRACE_S: Final = 5.0
 _TOKEN_NAME: Final = "default"
 
@@ -76,8 +78,8 @@ class Server:
         """Answer until `until()` returns; then stop receiving, commit what was accepted, stop answering."""
         try:
             self._store.announce(self.started.server.url, self.started.server.token_file)
-            if self._public:
-                run_file.publish(self.started.server)
+            if self._public and (asked := run_file.publish(self.started.server)) != self.started.server:
+                _log.warning("local commands go on asking the server of process %d at %s", asked.pid, asked.url)
             if self._receiver is not None:
                 self._receiver.start(self._ingest, self._tokens)
             async with anyio.create_task_group() as tasks:
@@ -114,9 +116,9 @@ class Server:
         token_file = settings.auth_token_file
         return RunningServer(
             pid=os.getpid(),
-            url=f"{scheme}://{self._http.bound[0]}",
-            otlp_addr=str(Address(who.otlp.host, self._receiver.port)) if who.otlp and self._receiver else "",
-            otlp_http_url=f"{scheme}://{self._otlp_http.bound[0]}" if self._otlp_http.bound else "",
+            url=f"{scheme}://{self._http.bound[0].reachable}",
+            otlp_addr=str(Address(who.otlp.host, self._receiver.port).reachable) if who.otlp and self._receiver else "",
+            otlp_http_url=f"{scheme}://{self._otlp_http.bound[0].reachable}" if self._otlp_http.bound else "",
             token_file=str(Path(token_file).expanduser().resolve()) if token_file else "",
             db_path=str(self._store.path),
         )

@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pytest
 
-from ingero_mcp import run_file
 from ingero_mcp.cli.main import COMMANDS
 from ingero_mcp.sqlguard import check
 from ingero_mcp.store import Store
@@ -56,8 +55,8 @@ def test_the_demo_says_what_the_readme_shows_within_80_columns() -> None:
 
 
 def test_the_commands_of_the_readme_run_as_they_stand(tmp_path: Path, home: Path) -> None:
-    commands = next(block for block in blocks("sh") if "ingero serve" in block).splitlines()
-    assert [line.split()[1] for line in commands] == ["serve", "stress", "query"]
+    [serve], commands = (block.splitlines() for block in blocks("sh") if block.startswith("ingero "))
+    assert [line.split()[1] for line in [serve, *commands]] == ["serve", "stress", "query"]
     # On free ports, so that a server of somebody else on this host is left alone.
     environment = os.environ | {
         "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
@@ -66,16 +65,16 @@ def test_the_commands_of_the_readme_run_as_they_stand(tmp_path: Path, home: Path
         "INGERO_OTLP_HTTP_ADDR": "127.0.0.1:0",
         "INGERO_HTTP_ADDR": "127.0.0.1:0",
     }
-    serve = commands[0].removesuffix("&").split()
-    with subprocess.Popen(serve, env=environment, cwd=tmp_path, stdout=subprocess.PIPE, text=True) as server:
+    with subprocess.Popen(serve.split(), env=environment, cwd=tmp_path, stdout=subprocess.PIPE, text=True) as server:
         try:
             assert server.stdout is not None and "ingero serves" in server.stdout.readline()
-            assert run_file.local_server() is not None
+            while "Ctrl-C" not in server.stdout.readline():
+                continue
             outputs = [
                 subprocess.run(
                     line, shell=True, env=environment, cwd=tmp_path, capture_output=True, text=True, timeout=60
                 )
-                for line in commands[1:]
+                for line in commands
             ]
         finally:
             server.terminate()

@@ -62,28 +62,39 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Tell the story, ask for the culprit, say how to go on."""
     with tempfile.TemporaryDirectory(prefix="ingero-demo-") as folder:
-        anyio.run(_demo, Path(folder), arguments.keep)
-    return 0
+        was_interrupted = anyio.run(_demo, Path(folder), arguments.keep)
+    return 130 if was_interrupted and not arguments.keep else 0
 
 
-async def _demo(folder: Path, keep: bool) -> None:
+async def _demo(folder: Path, keep: bool) -> bool:
+    """Run it; says whether a signal ended it."""
     settings = ServeSettings(
         db_path=str(folder / "demo.duckdb"),
         otlp_addr="127.0.0.1:0",
         otlp_http_addr="127.0.0.1:0",
         http_addr="127.0.0.1:0",
     )
-    server = Server(settings, public=keep)
+    server = Server(settings, public=False)
+    interrupted = anyio.Event()
+
+    async def end_on_signal(scope: anyio.CancelScope) -> None:
+        with anyio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
+            async for _ in signals:
+                interrupted.set()
+                scope.cancel()
+                return
 
     async def show_and_stay() -> None:
-        await _show(server.started.server)
-        if keep:
-            _say_it_stays(server.started.server)
-            with anyio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
-                async for _ in signals:
-                    return
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(end_on_signal, tasks.cancel_scope)
+            await _show(server.started.server)
+            if keep:
+                _say_it_stays(server.started.server)
+                await anyio.sleep_forever()
+            tasks.cancel_scope.cancel()
 
     await server.serve(show_and_stay)
+    return interrupted.is_set()
 
 
 async def _show(server: RunningServer) -> None:
@@ -91,7 +102,8 @@ async def _show(server: RunningServer) -> None:
     print("Eight ranks on two hosts train a model. Every host looks healthy, but every")
     print("14th step takes four times as long. Which rank is it, and where?\n")
     began_s = monotonic_s()
-    events = await to_thread.run_sync(_send, story, server.otlp_addr)
+    with Sender(server.otlp_addr) as sender:
+        events = await to_thread.run_sync(_send, story, sender, abandon_on_cancel=True)
     print(f"1. Sent {events} events over OTLP/gRPC in {monotonic_s() - began_s:.1f} s; each batch was")
     print(f"   acknowledged after its commit. The clock of {story.truth.culprit_node} runs 37 ms ahead,")
     print("   there is jitter, and the probe lost one event.\n")
@@ -108,16 +120,15 @@ async def _show(server: RunningServer) -> None:
     print(_conclusion(culprit, did["rows"], story.truth.steps))
 
 
-def _send(story: Story, address: str) -> int:
+def _send(story: Story, sender: Sender) -> int:
     sent = 0
-    with Sender(address) as sender:
-        for node, spans, points in story.tell():
-            resource = story.resource(node)
-            if spans:
-                sender.send("traces", encode_spans(resource, spans))
-            if points:
-                sender.send("logs", encode_points(resource, points))
-            sent += len(spans) + len(points)
+    for node, spans, points in story.tell():
+        resource = story.resource(node)
+        if spans:
+            sender.send("traces", encode_spans(resource, spans))
+        if points:
+            sender.send("logs", encode_points(resource, points))
+        sent += len(spans) + len(points)
     return sent
 
 
@@ -181,5 +192,5 @@ def _conclusion(culprit: _Culprit, did: list[list[Any]], steps: int) -> str:
 def _say_it_stays(server: RunningServer) -> None:
     print(f"\nStill running (pid {server.pid}); Ctrl-C ends it.")
     print(f"  MCP:  claude mcp add --transport http ingero {server.url}/mcp")
-    print("  SQL:  ingero query 'SELECT count(*) FROM events'")
+    print(f"  SQL:  ingero query -d {server.db_path} 'SELECT count(*) FROM events'")
     print(f"  OTLP: {server.otlp_addr}", flush=True)

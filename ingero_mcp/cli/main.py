@@ -33,16 +33,22 @@ class Command(Protocol):
 COMMANDS: Final[tuple[tuple[str, str, str], ...]] = (
     ("demo", "demo", "see it work: eight ranks, one late, and who it is (no GPU, no root)"),
     ("serve", "serve", "receive telemetry, answer agents and people"),
-    ("mcp", "mcp", "speak MCP on stdin and stdout over a database file"),
+    ("mcp", "mcp", "speak MCP on stdin and stdout: for the local server, a file, another server"),
     ("query", "query", "run one SQL statement over a database file or the local server"),
     ("import", "import_file", "import files people already have into a database"),
-    ("trace", "trace", "trace the NCCL and CUDA calls of this host and send them to a server (root, eBPF)"),
     ("stress", "stress", "send generated events to a server and print what was sent"),
 )
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Entry point of `ingero`."""
+    try:
+        return _main(argv)
+    except KeyboardInterrupt:
+        return 130
+
+
+def _main(argv: Sequence[str] | None) -> int:
     arguments = list(sys.argv[1:] if argv is None else argv)
     name = next((argument for argument in arguments if not argument.startswith("-")), "")
     modules = {command: module for command, module, _ in COMMANDS}
@@ -78,8 +84,6 @@ def _run(command: Command, arguments: argparse.Namespace) -> int:
         if getattr(arguments, "json", False):
             print(json.dumps({"error": str(error)}))
         return 1
-    except KeyboardInterrupt:
-        return 130
     except BrokenPipeError:
         # The reader of our output went away (`ingero query ... | head`); nothing is left to tell it.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -15,7 +15,7 @@ from ingero_mcp import run_file
 from ingero_mcp.bridge import Bridge, connect
 from ingero_mcp.config import ServeSettings
 from ingero_mcp.errors import ConfigError, StoreLocked
-from ingero_mcp.receiver.tokens import read_token
+from ingero_mcp.tokens import read_token
 
 
 def prepare_parser(parser: argparse.ArgumentParser) -> None:

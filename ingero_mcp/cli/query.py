@@ -1,4 +1,7 @@
-"""`ingero query`: one SQL statement over a database file, or over the local server."""
+"""`ingero query`: one SQL statement over a database file, or over the local server.
+
+A database of an Ingero agent (SQLite) is read into memory and asked there; nothing is written.
+"""
 
 from __future__ import annotations
 
@@ -6,23 +9,30 @@ import argparse
 import json
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import httpx2
 
 from ingero_mcp import run_file
-from ingero_mcp.cells import structured
+from ingero_mcp.cells import structured, text
+from ingero_mcp.cli.import_file import add_names, names, put
 from ingero_mcp.cli.table import render
-from ingero_mcp.errors import ConfigError, StoreError, StoreLocked
-from ingero_mcp.receiver.tokens import read_token
-from ingero_mcp.sqlguard import check
+from ingero_mcp.errors import ConfigError, ImportFileError, StoreError, StoreLocked
+from ingero_mcp.events import Rows
+from ingero_mcp.importers.ingero_sqlite import is_sqlite
+from ingero_mcp.importers.registry import open_file
+from ingero_mcp.sqlguard import CheckedQuery, check
 from ingero_mcp.store import open_store
+from ingero_mcp.tokens import read_token
+
+_MOST_IN_MEMORY: Final = 3_000_000
 
 
 def prepare_parser(parser: argparse.ArgumentParser) -> None:
     """The statement, and where to run it."""
     parser.add_argument("sql", help='one SELECT statement, e.g. "SELECT node_id, count(*) FROM events GROUP BY 1"')
-    parser.add_argument("-d", "--db", help="database file (default: ask the local server)")
+    parser.add_argument("-d", "--db", help="database file, ours or an Ingero agent's (default: ask the local server)")
+    add_names(parser)
     parser.add_argument("--limit", type=int, default=1000, help="most rows (default %(default)s)")
     parser.add_argument("--json", action="store_true", help="print JSON: columns, rows, truncated")
 
@@ -31,7 +41,7 @@ def run(arguments: argparse.Namespace) -> int:
     """Run it and print the rows; a note goes to stderr when there are more."""
     if not 1 <= arguments.limit <= 10_000:
         raise ConfigError("--limit must be from 1 to 10000")
-    answer = _from_file(arguments) if arguments.db else _from_local_server(arguments)
+    answer = _from_local_server(arguments) if arguments.db is None else _from_file(arguments)
     if arguments.json:
         print(json.dumps(answer, allow_nan=False))
     elif answer["rows"]:
@@ -46,14 +56,35 @@ def run(arguments: argparse.Namespace) -> int:
 def _from_file(arguments: argparse.Namespace) -> dict[str, Any]:
     query = check(arguments.sql)
     try:
-        with open_store(arguments.db, read_only=True) as store:
-            rows = store.query(query, limit=arguments.limit)
+        rows = _from_store(query, arguments)
     except StoreLocked as owned:
         if not owned.url:
             raise
         return _ask(owned.url, owned.token_file, arguments)
     cells = [[structured(cell) for cell in row] for row in rows.rows]
     return {"columns": list(rows.columns), "rows": cells, "truncated": rows.truncated}
+
+
+def _from_store(query: CheckedQuery, arguments: argparse.Namespace) -> Rows:
+    path = Path(arguments.db).expanduser()
+    if is_sqlite(path):
+        return _from_agent(path, query, arguments)
+    with open_store(path, read_only=True) as store:
+        return store.query(query, limit=arguments.limit)
+
+
+def _from_agent(path: Path, query: CheckedQuery, arguments: argparse.Namespace) -> Rows:
+    read = open_file(path, names(arguments))
+    if read.rows > _MOST_IN_MEMORY:
+        raise ImportFileError(
+            f"{path} holds {read.rows} events, more than are read into memory ({_MOST_IN_MEMORY}); import it first: "
+            f"ingero import {path} -d events.duckdb"
+        )
+    for warning in read.warnings:
+        print(f"ingero: {text(str(path))}: {warning}", file=sys.stderr)
+    with open_store(None) as store:
+        put(read, store)
+        return store.query(query, limit=arguments.limit)
 
 
 def _from_local_server(arguments: argparse.Namespace) -> dict[str, Any]:

@@ -52,11 +52,16 @@ async def _serve(settings: ServeSettings, as_json: bool) -> None:
 def _announce(started: Started, as_json: bool) -> None:
     server = started.server
     for note in started.notes:
-        print(f"ingero: {note}", file=sys.stderr)
+        print(f"ingero: {note}", file=sys.stderr, flush=True)
     if as_json:
         print(json.dumps(dataclasses.asdict(server) | {"notes": started.notes}), flush=True)
         return
-    print(
-        f"ingero serves {server.db_path}: OTLP/gRPC on {server.otlp_addr}, MCP on {server.url}/mcp (pid {server.pid})",
-        flush=True,
-    )
+    print(f"ingero serves {server.db_path} (pid {server.pid})")
+    for what, where in (
+        ("OTLP/gRPC", server.otlp_addr),
+        ("OTLP/HTTP", server.otlp_http_url),
+        ("MCP", f"{server.url}/mcp"),
+    ):
+        if where:
+            print(f"  {what:<9} {where}")
+    print("  Ctrl-C or SIGTERM ends it", flush=True)

@@ -20,6 +20,7 @@ from ingero_mcp.synth.stress import Planted, StressPlan
 from ingero_mcp.tokens import read_token
 
 _BATCH = 200
+_PATIENCE_S = 5.0
 
 
 def prepare_parser(parser: argparse.ArgumentParser) -> None:
@@ -56,7 +57,7 @@ def run(arguments: argparse.Namespace) -> int:
         first_seq=start_ns // 1000,
     )
     began_s = monotonic_s()
-    with Sender(address, token) as sender:
+    with Sender(address, token, patience_s=_PATIENCE_S) as sender:
         planted = _send(plan, sender, arguments.rate)
     elapsed_s = monotonic_s() - began_s
     sent = {"cluster_id": plan.cluster_id, "node_id": plan.node_id, **asdict(planted), "seconds": round(elapsed_s, 3)}
@@ -93,20 +94,24 @@ def _receiver(arguments: argparse.Namespace) -> tuple[str, str]:
     local = run_file.local_server()
     if not arguments.otlp and local is None:
         raise ConfigError("no local server is running; start one with ingero serve, or name one with --otlp host:4317")
+    if local is not None and local.url.startswith("https://") and arguments.otlp in (None, local.otlp_addr):
+        raise ConfigError("the local server wants TLS, which ingero stress does not speak yet; start one without TLS")
     address = arguments.otlp or (local.otlp_addr if local else "")
     token_file = arguments.token_file or (local.token_file if local and address == local.otlp_addr else "")
     return address, read_token(Path(token_file)) if token_file else ""
 
 
 def _rate(text: str) -> float:
-    rate = float(text)
+    try:
+        rate = float(text)
+    except ValueError:
+        rate = -1.0
     if not 0 <= rate <= 1e6:
-        raise ValueError
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number from 0 to 1000000")
     return rate
 
 
 def _count(text: str) -> int:
-    number = int(text)
-    if number < 1:
-        raise ValueError
-    return number
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from 1 upward")
+    return int(text)

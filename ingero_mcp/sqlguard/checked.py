@@ -6,6 +6,8 @@ import functools
 from dataclasses import dataclass, replace
 from typing import Any, NoReturn, final
 
+import duckdb
+
 from ingero_mcp.errors import GuardError, Reason
 from ingero_mcp.sqlguard import engine, reasons
 from ingero_mcp.sqlguard.duckdb_opinion import check_with_duckdb
@@ -39,7 +41,10 @@ def check(sql: str) -> CheckedQuery:
     Allowed is one SELECT over the relations of `ingero_mcp.views.relations()` with the functions listed in
     `allowed.py`. Calling it again for the same text costs nothing: verdicts are kept.
     """
-    verdict = _verdict(sql)
+    try:
+        verdict = _verdict(sql)
+    except RecursionError:  # not kept as a verdict: it hangs on how deep the caller's own stack is
+        raise GuardError((reasons.too_deep(),)) from None
     if isinstance(verdict, tuple):
         raise GuardError(verdict)
     return verdict
@@ -49,31 +54,35 @@ def check(sql: str) -> CheckedQuery:
 def _verdict(sql: str) -> CheckedQuery | tuple[Reason, ...]:
     if found := check_text(sql):
         return tuple(found)
-    try:
-        return _checked(sql)
-    except RecursionError:
-        return (reasons.too_deep(),)
-
-
-def _checked(sql: str) -> CheckedQuery | tuple[Reason, ...]:
     tree = engine.parse(sql)
-    if found := _both_opinions(sql, tree) or check_growth(tree):
-        return tuple(found)
-    rendered = rewrite(tree)
-    # Once more for the text that will run: both opinions of it, and the characters that escapes (E'\u200b') stand for.
-    if found := check_characters(rendered) or _both_opinions(rendered, engine.parse(rendered), rendered=True):
-        return tuple(found)
-    return _made(sql.strip(), rendered)
+    opinion = check_with_duckdb(tree, rendered=False)
+    # What sqlglot cannot read and DuckDB can (a comment between GROUP and BY, backticks) is judged by both in the
+    # rendered text, which is all that runs; there it has to be readable to both.
+    of_sqlglot = [reason for reason in check_with_sqlglot(sql, rendered=False) if reason.code != "syntax"]
+    refused = _together(tree, [_placed(reason, sql) for reason in opinion.reasons], of_sqlglot)
+    if refused := refused or tuple(check_growth(tree)):
+        return refused
+    try:
+        rendered = rewrite(tree, opinion.relations)
+    except duckdb.SerializationException:
+        return (reasons.too_deep(),)  # more than 256 levels of JSON
+    return _check_rendered(rendered) or _made(sql.strip(), rendered)
 
 
-def _both_opinions(sql: str, tree: engine.Tree, *, rendered: bool = False) -> list[Reason]:
-    of_duckdb = [_placed(reason, sql) for reason in check_with_duckdb(tree, rendered=rendered)]
-    of_sqlglot = check_with_sqlglot(sql, rendered=rendered)
+def _check_rendered(sql: str) -> tuple[Reason, ...]:
+    # Escapes (E'\u200b') have become the characters they stand for, hence the first.
+    if found := check_characters(sql):
+        return tuple(found)
+    tree = engine.parse(sql)
+    return _together(tree, check_with_duckdb(tree, rendered=True).reasons, check_with_sqlglot(sql, rendered=True))
+
+
+def _together(tree: engine.Tree, of_duckdb: list[Reason], of_sqlglot: list[Reason]) -> tuple[Reason, ...]:
     if tree.get("error_type") == "not implemented" and of_sqlglot:
-        return of_sqlglot  # DuckDB only says that it is no SELECT, sqlglot what it is
+        return tuple(of_sqlglot)  # DuckDB only says that it is no SELECT, sqlglot what it is
     # Most faults are seen by both, and DuckDB knows the engine's name for them and the place.
     codes = {reason.code for reason in of_duckdb}
-    return of_duckdb + [reason for reason in of_sqlglot if reason.code not in codes]
+    return (*of_duckdb, *(reason for reason in of_sqlglot if reason.code not in codes))
 
 
 def _placed(reason: Reason, sql: str) -> Reason:

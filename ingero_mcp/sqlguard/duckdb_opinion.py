@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from ingero_mcp.errors import Reason
 from ingero_mcp.sqlguard import allowed, reasons
@@ -24,6 +24,7 @@ _NO_OFFSET = 1 << 62  # DuckDB writes 2^64 - 1 for "nowhere"
 class _Walk:
     rendered: bool
     reasons: list[Reason] = field(default_factory=list)
+    relations: list[Tree] = field(default_factory=list)
     nodes: int = 0
     joins: int = 0
     deepest: int = 0
@@ -51,19 +52,30 @@ class _Site:
         fields = tuple(value for name in _NAME_FIELDS if (value := self.node.get(name)))
         return path if path == fields or not fields else (*path, *fields)
 
+    @property
+    def names_cte(self) -> bool:
+        return len(self.path) == 1 and allowed.folded(self.path[0]) in self.ctes
 
-def check_with_duckdb(tree: Tree, *, rendered: bool) -> list[Reason]:
-    """Every reason that DuckDB's tree gives to refuse the text it was parsed from.
+
+class Opinion(NamedTuple):
+    """Every reason to refuse a text, and the nodes of its tree that stand for public relations."""
+
+    reasons: list[Reason]
+    relations: list[Tree]
+
+
+def check_with_duckdb(tree: Tree, *, rendered: bool) -> Opinion:
+    """What DuckDB's tree says of the text it was parsed from.
 
     `rendered` says that it is our own text, in which relations stand as main.<name>.
     """
     if tree.get("error"):
-        return [_unreadable(tree)]
+        return Opinion([_unreadable(tree)], [])
     if len(tree["statements"]) != 1:
-        return [reasons.not_one(len(tree["statements"]))]
+        return Opinion([reasons.not_one(len(tree["statements"]))], [])
     walk = _Walk(rendered)
     _visit(tree["statements"][0], "subquery", frozenset(), 0, walk)
-    return reasons.unique([*walk.reasons, *_check_size(walk)])
+    return Opinion(reasons.unique([*walk.reasons, *_check_size(walk)]), walk.relations)
 
 
 def _unreadable(tree: Tree) -> Reason:
@@ -110,6 +122,8 @@ def _visit_node(node: Tree, holder: str, ctes: frozenset[str], depth: int, walk:
         walk.joins += kind == "JOIN"
     for check in _CHECKS.get(kind, ()):
         walk.reasons.extend(check(site))
+    if kind == "BASE_TABLE" and not site.names_cte:
+        walk.relations.append(node)
     if "cte_map" in node:
         ctes = _visit_ctes(node["cte_map"], ctes, depth, walk)
     for name, child in node.items():
@@ -123,8 +137,9 @@ def _kind(node: Tree, holder: str) -> tuple[str, frozenset[str] | None]:
     if "class" in node:
         kind = node["class"]
         listed = allowed.EXPRESSIONS.get(kind)
-        # A function that stands in FROM is a table function, whatever else its name may mean.
-        kind = f"FROM {kind}" if holder == "function" else kind
+        if holder == "function":
+            # What stands in FROM is a table function, whatever else its name may mean.
+            kind, listed = f"FROM {kind}", listed if kind == "FUNCTION" else None
     elif isinstance(node.get("type"), str):
         kind = node["type"]
         listed = allowed.NODES.get(kind)
@@ -136,9 +151,12 @@ def _kind(node: Tree, holder: str) -> tuple[str, frozenset[str] | None]:
 def _visit_ctes(cte_map: Tree, ctes: frozenset[str], depth: int, walk: _Walk) -> frozenset[str]:
     # A definition sees the ones before it and not itself: `WITH secrets AS (SELECT * FROM secrets)` reads the
     # real table, which is why a name joins the scope only after its definition was walked.
-    for entry in cte_map.get("map", []):
+    entries = cte_map.get("map", [])
+    if cte_map.keys() - {"map"} or any(entry.keys() != {"key", "value"} for entry in entries):
+        walk.reasons.append(reasons.unlisted_node("cte_map"))
+    for entry in entries:
         name = allowed.folded(entry["key"])
-        if name in allowed.RELATIONS:
+        if name == allowed.NEVER_SHADOWED:
             walk.reasons.append(reasons.shadowed(entry["key"]))
         _visit(entry["value"], "value", ctes, depth, walk)
         ctes |= {name}
@@ -146,14 +164,11 @@ def _visit_ctes(cte_map: Tree, ctes: frozenset[str], depth: int, walk: _Walk) ->
 
 
 def _check_table(site: _Site) -> Iterator[Reason]:
-    path = site.path
-    name = allowed.folded(path[-1])
-    if len(path) == 2 and site.rendered and path[0] == "main" and name in allowed.RELATIONS:
+    *before, name = site.path
+    is_relation = allowed.folded(name) in allowed.RELATIONS
+    if site.names_cte or (is_relation and before == (["main"] if site.rendered else [])):
         return
-    if len(path) > 1:
-        yield reasons.qualified_table(".".join(path), site.offset)
-    elif name not in site.ctes and (site.rendered or name not in allowed.RELATIONS):
-        yield reasons.table(path[-1], site.offset)
+    yield reasons.qualified_table(".".join(site.path), site.offset) if before else reasons.table(name, site.offset)
 
 
 def _check_table_function(site: _Site) -> Iterator[Reason]:
@@ -190,8 +205,7 @@ def _check_named_aggregate(site: _Site) -> Iterator[Reason]:
 def _check_column(site: _Site) -> Iterator[Reason]:
     name = site.node["column_names"][0]
     if allowed.folded(name) in allowed.SESSION_NAMES:
-        hint = "Facts about the session are not available. A column of that name: give it another with AS."
-        yield Reason("session_value", f"{name} is not allowed.", hint, site.offset)
+        yield reasons.session_value(name, site.offset)
 
 
 def _check_type(site: _Site) -> Iterator[Reason]:

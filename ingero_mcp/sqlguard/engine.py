@@ -56,6 +56,8 @@ def parse(sql: str) -> Tree:
     try:
         tree: Tree = json.loads(_ask(_SERIALIZE, sql))
     except duckdb.Error as error:
+        if isinstance(error, duckdb.InternalException | duckdb.FatalException):
+            _started.cache_clear()  # such an error may leave an instance that refuses everything
         return {"error": True, "error_type": "parser", "error_message": str(error)}
     return tree
 

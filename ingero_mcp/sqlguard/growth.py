@@ -7,12 +7,13 @@ made to tell the absurd from the ordinary; they are no estimates of bytes.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ingero_mcp.errors import Reason
-from ingero_mcp.sqlguard import allowed, sizes
+from ingero_mcp.sqlguard import allowed, reasons, sizes
 from ingero_mcp.sqlguard.engine import Tree
 from ingero_mcp.sqlguard.sizes import NOTHING, NUMBER, Value
 from ingero_mcp.views import relations
@@ -31,8 +32,9 @@ class _Relation:
     largest: Value
 
 
+_STORED = Value(stored=True)
 _BASE = {
-    name: _Relation(dict.fromkeys(columns, Value()), len(columns), 1, Value()) for name, columns in relations().items()
+    name: _Relation(dict.fromkeys(columns, _STORED), len(columns), 1, _STORED) for name, columns in relations().items()
 }
 
 
@@ -42,6 +44,7 @@ class _Totals:
     nodes: float = 0
     columns: float = 0
     references: float = 0
+    strained: set[str] = field(default_factory=set)
 
 
 @dataclass(slots=True)
@@ -55,9 +58,10 @@ class _Scope:
     ctes: dict[str, _Relation] = field(default_factory=dict)
     references: float = 0
     lambdas: int = 0
+    times: float = 1
 
     def inner(self) -> _Scope:
-        return _Scope(self.totals, self, lambdas=self.lambdas)
+        return _Scope(self.totals, self, lambdas=self.lambdas, times=self.times)
 
     def lookup(self, parts: Iterable[str]) -> Value:
         found = [value for part in parts if (value := self._known(allowed.folded(part)))]
@@ -98,11 +102,12 @@ def check_growth(tree: Tree) -> list[Reason]:
         "Use each column and each WITH clause once where possible, unnest lists in place of nested lambdas, and name "
         "columns in place of *."
     )
-    return [
+    found = [
         Reason("grows_too_large", f"The statement could have more than {most} {what}.", hint)
         for amount, most, what in limits
         if amount > most
     ]
+    return found + [reasons.strained(name) for name in sorted(totals.strained)]
 
 
 def _query(node: Tree, outer: _Scope) -> _Relation:
@@ -196,9 +201,8 @@ def _pivot(table: Tree, scope: _Scope) -> float:
     references = _from(table["source"], inner)
     values = [_value(part, inner) for part in _inside([table.get("aggregates"), table["pivots"]])]
     _spend(values, inner)
-    width = inner.width
-    for pivot in table["pivots"]:
-        width *= max(1, len(pivot.get("entries", ())) * len(table.get("aggregates", ())))
+    listed = math.prod(max(1, len(pivot.get("entries", ()))) for pivot in table["pivots"])
+    width = inner.width + listed * max(1, len(table.get("aggregates", ())))
     largest = sizes.largest([*values, *(source.largest for source in inner.sources)])
     scope.totals.columns = max(scope.totals.columns, width)
     scope.references += inner.references
@@ -219,7 +223,9 @@ def _inside(part: Any) -> Iterator[Tree]:
 
 def _value(node: Tree, scope: _Scope) -> Value:
     value = _worked_out(node, scope)
-    scope.totals.largest = max(scope.totals.largest, value.size)
+    # What a lambda makes is made for each element, even if little of it is left in the end.
+    times = scope.times if node["class"] != "COLUMN_REF" else 1
+    scope.totals.largest = max(scope.totals.largest, value.size * times)
     return value
 
 
@@ -228,7 +234,9 @@ def _worked_out(node: Tree, scope: _Scope) -> Value:
     if kind == "CONSTANT":
         characters = len(node["literal"].get("text", ""))
         size = characters / sizes.PIECE
-        return Value(size, size, literal=characters)
+        return Value(size, size, literal=characters, stored=characters <= sizes.PIECE)
+    if kind == "TYPE":
+        return NOTHING
     if kind == "COLUMN_REF":
         return scope.lookup(node["column_names"])
     if kind == "POSITIONAL_REFERENCE":
@@ -288,33 +296,41 @@ def _function(node: Tree, scope: _Scope) -> Value:
         rest = [_value(argument, scope) for argument in arguments[2:]]
         return _costed(_with_lambda(name, [first, *rest], arguments[1], scope), [first, *rest, *spent])
     values = [_value(argument, scope) for argument in arguments]
+    if _is_strained(name, values):
+        scope.totals.strained.add(name)
     return _costed(sizes.RULES.get(name, sizes.joined)(values), values + spent)
+
+
+def _is_strained(name: str, values: list[Value]) -> bool:
+    if name in allowed.SMALL_PATTERNS:
+        return sizes.largest(values[1:2]).size > allowed.MAX_PATTERN
+    return name in allowed.STORED_ARGUMENTS and not sizes.largest(values).stored
 
 
 def _with_lambda(name: str, values: list[Value], function: Tree, scope: _Scope) -> Value:
     if scope.lambdas >= _MAX_LAMBDAS:
         return _EXPONENTIAL
     items = values[0]
-    once = items.size / items.element if items.element else items.count
-    nothing = _body(function, scope, [NOTHING, NOTHING])
-    if name.endswith("reduce"):
-        doubled = _body(function, scope, [Value(), NOTHING]).size > nothing.size + 1.01
-        each = _body(function, scope, [NOTHING, Value(items.element, items.element)]).size
-        total = sizes.joined(values[1:]).size + items.element + items.count * nothing.size
-        return _EXPONENTIAL if doubled else Value(total + once * each, total + once * each)
+    nothing = _body(function, scope, [NOTHING, NOTHING], items.count)
     if name.endswith("filter"):
-        _body(function, scope, [items])
         return items
     # The elements together are no larger than the list, so what the lambda makes of them is counted for as many
     # of the largest size as the list can hold, and what it adds of its own for each element.
-    body = _body(function, scope, [Value(items.element, items.element, items.count), NUMBER])
-    size = items.count * nothing.size + once * max(0, body.size - nothing.size)
-    return Value(size, body.size, items.count)
+    whole = items.size / items.element if items.element else items.count
+    if name.endswith("reduce"):
+        if _body(function, scope, [Value(), NOTHING], 1).size > nothing.size + 1.01:
+            return _EXPONENTIAL  # it holds what came before more than once
+        each = _body(function, scope, [NOTHING, replace(items, size=items.element)], 1)
+        size = sizes.joined(values).size + items.count * nothing.size + whole * each.size
+        return Value(size, size)
+    body = _body(function, scope, [replace(items, size=items.element), NUMBER], 1)
+    return Value(items.count * nothing.size + whole * max(0, body.size - nothing.size), body.size, items.count)
 
 
-def _body(function: Tree, scope: _Scope, values: list[Value]) -> Value:
+def _body(function: Tree, scope: _Scope, values: list[Value], times: float) -> Value:
     inner = scope.inner()
     inner.lambdas += 1
+    inner.times *= max(1, times)
     names = [allowed.folded(part["column_names"][-1]) for part in _lambda_names(function["lhs"])]
     inner.names |= dict(zip(names, [*values, *[NUMBER] * len(names)], strict=False))
     value = _value(function["expr"], inner)

@@ -105,6 +105,8 @@ def recursive() -> Reason:
 
 def function(name: str, offset: int | None = None) -> Reason:
     """A function that is not allowed where a value stands."""
+    if allowed.folded(name) in allowed.SESSION_NAMES:
+        return session_value(name, offset)
     instead = next((text for start, text in _INSTEAD if allowed.folded(name).startswith(start)), "")
     hint = instead or nearest(name, allowed.SCALAR_FUNCTIONS) or "Use DuckDB's ordinary functions and aggregates."
     return Reason("function_not_allowed", f"Function {name} is not allowed.", hint, offset)
@@ -144,9 +146,21 @@ def too_deep() -> Reason:
     return Reason("too_deep", "The text is nested too deeply.", "Name the inner parts in a WITH clause.")
 
 
+def session_value(name: str, offset: int | None = None) -> Reason:
+    """A function without brackets that tells of the session, or a column with its name."""
+    hint = "Facts about the session are not available. A column of that name: give it another with AS."
+    return Reason("session_value", f"{name} is not allowed.", hint, offset)
+
+
 def parameter(offset: int | None = None) -> Reason:
     """`?`, `$1` or `$name`."""
     return Reason("parameter", "Parameters are not allowed.", "Write the value itself, for example rank = 5.", offset)
+
+
+def strained(name: str) -> Reason:
+    """A function that fails badly on large values, on a value that could be one."""
+    hint = "Use it on a column or a short literal, not on text or lists put together from many rows."
+    return Reason("argument_too_large", f"An argument of {name} could be too large.", hint)
 
 
 def construct(name: str, hint: str = "", offset: int | None = None) -> Reason:

@@ -9,21 +9,21 @@ from ingero_mcp.sqlguard import allowed
 from ingero_mcp.sqlguard.engine import Tree, render
 
 
-def rewrite(tree: Tree) -> str:
-    """Text rendered by DuckDB from its own tree, with relations as main.<name> and lambdas in the new spelling.
+def rewrite(tree: Tree, relations: list[Tree]) -> str:
+    """Text rendered by DuckDB from its own tree, with `relations` as main.<name> and lambdas in the new spelling.
 
-    Changes `tree`. Qualified names are read past temporary tables and views of the same name. No common table
-    expression can have the name of a relation, so every table of that name is the relation.
+    Changes `tree`, of which `relations` are nodes. Qualified names are read past temporary tables and views of the
+    same name; what names a common table expression stays as it is.
 
-    DuckDB's renderer and not sqlglot's, because of what was measured: over the allow lists DuckDB's text gave
-    the rows, the column names and the types of the original each time, and its tree was that of the original
-    but for VALUES in a subquery of its own. sqlglot's renames output columns (list becomes array_agg).
+    DuckDB's renderer and not sqlglot's, because of what was measured: over the allow lists DuckDB's text gave the
+    rows and types of the original each time, and the column names but for those of unnamed subqueries, which are
+    their text. sqlglot's renames columns more often (list becomes array_agg).
     """
+    for table in relations:
+        table["schema_name"] = "main"
+        table["qualified_name"] = {"path": ["main", table["table_name"]]}
     for node in _nodes(tree):
-        if node.get("type") == "BASE_TABLE" and allowed.folded(node["table_name"]) in allowed.RELATIONS:
-            node["schema_name"] = "main"
-            node["qualified_name"] = {"path": ["main", node["table_name"]]}
-        elif node.get("class") == "FUNCTION" and allowed.folded(node["function_name"]) in allowed.LAMBDA_FUNCTIONS:
+        if node.get("class") == "FUNCTION" and allowed.folded(node["function_name"]) in allowed.LAMBDA_FUNCTIONS:
             _spell_lambda(node)
     return _without_brackets(render(tree))
 

@@ -27,16 +27,20 @@ _NOW = frozenset({"now", "today", "get_current_timestamp", "current_date", "curr
 
 def check_series(function: Tree, offset: int | None) -> Iterator[Reason]:
     """Reasons to refuse this call: bounds that are not literal, or too many rows."""
-    values = [argument["expression"] for argument in function.get("arguments", [])]
-    rows = _rows_of_numbers(values)
-    if rows is None:
-        rows = _rows_of_times(values)
+    arguments = function.get("arguments", [])
+    is_named = any(argument.get("name") for argument in arguments)
+    rows = None if is_named else _rows([argument["expression"] for argument in arguments])
     if rows is None:
         message = "The bounds of a series must be literal numbers, or times with a step of whole seconds or more."
         yield Reason("series_not_literal", message, _HINT, offset)
     elif rows > allowed.MAX_SERIES:
         message = f"The series has more than {allowed.MAX_SERIES} rows."
         yield Reason("series_too_long", message, _HINT, offset)
+
+
+def _rows(values: list[Tree]) -> float | None:
+    rows = _rows_of_numbers(values)
+    return _rows_of_times(values) if rows is None else rows
 
 
 def _rows_of_numbers(values: list[Tree]) -> float | None:

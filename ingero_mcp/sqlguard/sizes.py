@@ -9,7 +9,7 @@ from ingero_mcp.sqlguard import allowed
 
 PIECE = 64
 """Characters of a literal that count as one column-sized piece."""
-_COLLECTED = 100  # elements that an aggregate is taken to collect
+_COLLECTED = 100  # what an aggregate is taken to collect: large enough that it must not be multiplied again
 _SPLIT = 16  # every piece of a split text costs 16 bytes of its own, however short it is
 _ESCAPED = 2  # hex doubles a text; so does JSON inside JSON, each time
 
@@ -20,7 +20,7 @@ class Value:
 
     `count` and `element` are the number and the size of its elements, for lists. `nodes` is the size of the
     expression after aliases are put in place, `columns` the number of columns that it stands for. `literal`
-    is the number of characters of a literal.
+    is the number of characters of a literal. `stored` says that it is a column as it is stored, or a short literal.
     """
 
     size: float = 1
@@ -29,11 +29,13 @@ class Value:
     nodes: float = 1
     columns: float = 1
     literal: int | None = None
+    stored: bool = False
 
 
-NOTHING = Value(size=0, element=0)
+NOTHING = Value(size=0, element=0, stored=True)
 NUMBER = Value(size=0.6, element=0.6)
 Arguments = list[Value]
+Rule = Callable[[Arguments], Value]
 
 
 def largest(values: Iterable[Value]) -> Value:
@@ -45,7 +47,13 @@ def largest(values: Iterable[Value]) -> Value:
         max(value.count for value in each),
         max(value.nodes for value in each),
         max(value.columns for value in each),
+        stored=all(value.stored for value in each),
     )
+
+
+def number(arguments: Arguments) -> Value:
+    """A number, a time or a truth value, whatever it was made of."""
+    return NUMBER
 
 
 def joined(arguments: Arguments) -> Value:
@@ -54,12 +62,16 @@ def joined(arguments: Arguments) -> Value:
     return Value(size, size, sum(value.count for value in arguments) or 1)
 
 
-def separated(arguments: Arguments) -> Value:
-    """Elements put together with a separator between each two: concat_ws, array_to_string."""
-    between = max((value.size for value in arguments), default=0) if len(arguments) > 1 else 0
-    count = sum(value.count for value in arguments)
-    size = sum(value.size for value in arguments) + count * min(between, *(value.size for value in arguments[-1:]))
-    return Value(size, size)
+def separated(by: int) -> Rule:
+    """Elements put together with a separator between each two, which is the argument at the place `by`."""
+
+    def rule(arguments: Arguments) -> Value:
+        between = largest(arguments[by : by + 1])
+        count = sum(value.count for value in arguments)
+        size = sum(value.size for value in arguments) + count * between.size
+        return Value(size, size)
+
+    return rule
 
 
 def packed(arguments: Arguments) -> Value:
@@ -76,9 +88,9 @@ def merged(arguments: Arguments) -> Value:
 
 
 def collected(arguments: Arguments) -> Value:
-    """A list or a text that an aggregate makes of many rows."""
-    size = joined(arguments).size
-    return Value(_COLLECTED * size, size, _COLLECTED * max(value.count for value in [NOTHING, *arguments]))
+    """A list or a text that an aggregate makes of many rows; the memory limit does bound that."""
+    value = joined(arguments)
+    return Value(max(_COLLECTED, value.size), value.size, max(_COLLECTED, value.count))
 
 
 def split(arguments: Arguments) -> Value:
@@ -125,65 +137,42 @@ def selected(arguments: Arguments) -> Value:
     return Value(value.element * places.count, value.element, places.count)
 
 
-def picked(usual: int) -> Callable[[Arguments], Value]:
+def picked(usual: int) -> Rule:
     """One of the arguments, or a list of them where a count stands behind the `usual` number of arguments."""
     return lambda arguments: collected(arguments) if len(arguments) > usual else largest(arguments)
 
 
-_ANY = 1_000
-
-
-def _rules(rule: Callable[[Arguments], Value], names: Iterable[str]) -> dict[str, Callable[[Arguments], Value]]:
-    return dict.fromkeys(names, rule)
-
-
-RULES: dict[str, Callable[[Arguments], Value]] = (
-    _rules(lambda _: NUMBER, allowed.MATHS | allowed.TIME | allowed.OPERATORS - {"||", "->", "->>"})
-    | _rules(
-        lambda _: NUMBER, ["count", "count_star", "length", "len", "strlen", "array_length", "strpos", "instr", "ascii"]
-    )
-    | _rules(
-        lambda _: NUMBER, ["starts_with", "ends_with", "contains", "prefix", "suffix", "regexp_matches", "sum", "avg"]
-    )
-    | _rules(joined, ["strftime"])
-    | _rules(
-        picked(_ANY),
-        ["greatest", "least", "coalesce", "ifnull", "nullif", "if", "first", "last", "any_value", "arbitrary"],
-    )
-    | _rules(picked(_ANY), ["lag", "lead", "first_value", "last_value", "nth_value", "median", "mode", "quantile_disc"])
-    | _rules(picked(1), ["min", "max"])
-    | _rules(picked(2), ["arg_max", "arg_min", "argmax", "argmin", "max_by", "min_by", "arg_max_null", "arg_min_null"])
-    | _rules(collected, ["list", "array_agg", "string_agg", "group_concat", "listagg", "histogram", "json_group_array"])
-    | _rules(collected, ["json_group_object", "histogram_exact", "list_histogram"])
-    | _rules(split, ["split", "str_split", "string_split", "string_to_array", "regexp_extract_all", "json_keys"])
-    | _rules(split, ["string_split_regex", "str_split_regex", "regexp_split_to_array", "parse_path"])
-    | _rules(
-        packed,
-        ["list_value", "list_pack", "array_value", "struct_pack", "row", "struct_insert", "struct_update", "map"],
-    )
-    | _rules(
-        merged, ["list_concat", "list_cat", "array_cat", "array_concat", "list_append", "array_append", "list_prepend"]
-    )
-    | _rules(
-        merged, ["list_sort", "array_sort", "list_reverse_sort", "array_reverse_sort", "list_distinct", "list_slice"]
-    )
-    | _rules(
-        merged,
-        ["array_distinct", "array_slice", "list_reverse", "array_reverse", "list_zip", "array_zip", "list_where"],
-    )
-    | _rules(merged, ["map_keys", "map_values", "map_entries", "map_from_entries", "map_concat", "list_intersect"])
-    | _rules(element, ["unnest", "list_extract", "array_extract", "list_element", "element_at", "struct_extract"])
-    | _rules(element, ["struct_extract_at", "map_extract", "map_extract_value", "list_first", "list_last", "list_min"])
-    | _rules(element, ["list_max", "list_any_value", "list_mode"])
-    | _rules(flattened, ["flatten"])
-    | _rules(
-        escaped,
-        ["hex", "to_hex", "base64", "to_base64", "to_json", "json_quote", "json_object", "json_array", "row_to_json"],
-    )
-    | _rules(escaped, ["array_to_json", "regexp_escape"])
-    | _rules(separated, ["concat_ws", "array_to_string", "list_string_agg", *allowed.NAMED_AGGREGATE])
-    | _rules(replaced, ["replace"])
-    | _rules(matched, ["regexp_replace"])
-    | _rules(selected, ["list_select", "array_select"])
+_ALL = 1_000
+_BY_RULE: tuple[tuple[Rule, str], ...] = (
+    (number, " ".join(allowed.MATHS | allowed.TIME | allowed.OPERATORS - {"||", "->", "->>"})),
+    (number, "count count_star sum avg length len strlen array_length cardinality strpos instr position ascii"),
+    (number, "starts_with ends_with contains prefix suffix regexp_matches regexp_full_match levenshtein"),
+    (number, "list_contains list_has array_has array_contains list_has_any list_has_all list_position list_count"),
+    (number, "list_sum list_avg list_unique json_array_length json_valid json_exists"),
+    (joined, "strftime"),
+    (picked(_ALL), "greatest least coalesce ifnull nullif if first last any_value arbitrary median mode"),
+    (picked(_ALL), "quantile_disc lag lead first_value last_value nth_value"),
+    (picked(1), "min max"),
+    (picked(2), "arg_max arg_min argmax argmin max_by min_by arg_max_null arg_min_null"),
+    (collected, "list array_agg string_agg group_concat listagg histogram histogram_exact list_histogram"),
+    (collected, "json_group_array json_group_object"),
+    (split, "split str_split string_split string_to_array regexp_extract_all json_keys"),
+    (split, "string_split_regex str_split_regex regexp_split_to_array"),
+    (packed, "list_value list_pack array_value struct_pack row struct_insert struct_update map"),
+    (merged, "list_concat list_cat array_cat array_concat list_append array_append list_prepend list_sort"),
+    (merged, "array_sort list_reverse_sort array_reverse_sort list_distinct array_distinct list_slice array_slice"),
+    (merged, "list_reverse array_reverse list_zip array_zip list_where list_intersect"),
+    (merged, "map_keys map_values map_entries map_from_entries"),
+    (element, "unnest list_extract array_extract list_element element_at struct_extract struct_extract_at"),
+    (element, "map_extract map_extract_value list_first list_last list_min list_max list_any_value list_mode"),
+    (flattened, "flatten"),
+    (escaped, "hex to_hex base64 to_base64 to_json json_quote json_object json_array row_to_json array_to_json"),
+    (escaped, "regexp_escape"),
+    (separated(0), "concat_ws"),
+    (separated(1), " ".join(["array_to_string", *allowed.NAMED_AGGREGATE])),
+    (replaced, "replace"),
+    (matched, "regexp_replace"),
+    (selected, "list_select array_select"),
 )
+RULES: dict[str, Rule] = {name: rule for rule, names in _BY_RULE for name in names.split()}
 """By name of function; whatever is not here is taken to join its arguments."""

@@ -22,6 +22,7 @@ class FileLock:
 
     def __init__(self, database: Path, *, shared: bool = False) -> None:
         self._owns = not shared
+        self._made = None if shared or _sidecar(database).exists() else _sidecar(database)
         self._fd: int | None = None
         fd = _open_shared(database) if shared else _open_owned(database)
         if fd is None:
@@ -50,6 +51,12 @@ class FileLock:
                 os.ftruncate(self._fd, 0)
             os.close(self._fd)
             self._fd = None
+
+    def withdraw(self) -> None:
+        """Let others in, and leave no sidecar beside a file that turned out not to be ours."""
+        if self._made is not None:
+            self._made.unlink(missing_ok=True)
+        self.release()
 
 
 def _sidecar(database: Path) -> Path:

@@ -28,8 +28,11 @@ class Store:
         with ExitStack() as opened:
             self._lock = FileLock(path, shared=read_only) if path else None
             if self._lock is not None:
-                opened.callback(self._lock.release)
+                opened.callback(self._lock.withdraw)
             self._engine = Engine(path, limits, read_only=read_only)
+            opened.pop_all()
+            if self._lock is not None:
+                opened.callback(self._lock.release)
             opened.callback(self._engine.close)
             self._reader = Reader(self._engine, limits)
             self._writer = None if read_only else Writer(self._engine, path, limits)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated, Final
 from urllib.parse import quote, unquote
 
@@ -34,9 +34,11 @@ _ALWAYS: Final = (
 )
 _COLUMNS: Final = (*_ALWAYS, *(column.name for column in STORED if column.name not in _ALWAYS))
 _PLACE: Final = {name: place for place, name in enumerate(_COLUMNS)}
-# A total order: no two events have all four in common, so a page can begin exactly where another ended. An absent
-# name counts as empty, since nothing comes before or after NULL.
+# Where an event stands. An absent name counts as empty, since nothing comes before or after NULL.
 _ORDER: Final = ("timestamp_ns", "coalesce(node_id, '')", "event_seq", "coalesce(cluster_id, '')")
+# Nodes that do not say their name may share all four. What else tells such events apart puts them in an order that is
+# the same each time, and a cursor counts how many of them were shown.
+_AMONG_EQUALS: Final = ("metric_name", "duration_ns", "value_double", "rank", "span_id", "attrs_json")
 
 
 class EventHistory(BaseModel):
@@ -80,6 +82,7 @@ class _Place:
     node_id: str
     event_seq: int
     cluster_id: str
+    shown: int = 1
 
     @classmethod
     def of(cls, row: Sequence[object]) -> _Place:
@@ -90,18 +93,26 @@ class _Place:
     def cursor(self) -> str:
         # Percent signs keep the separators out of the names.
         node_id, cluster_id = quote(self.node_id, safe=""), quote(self.cluster_id, safe="")
-        return f"@{self.timestamp_ns}/{node_id}:{self.event_seq}/{cluster_id}"
+        again = f"+{self.shown}" if self.shown > 1 else ""
+        return f"@{self.timestamp_ns}/{node_id}:{self.event_seq}/{cluster_id}{again}"
 
-    def later(self) -> str:
-        """The condition for events after this one; its first term lets the engine skip older data."""
+    def after(self, rows: Sequence[Sequence[object]]) -> _Place:
+        """The place of the last of these rows, which were shown after this one."""
+        last = _Place.of(rows[-1])
+        equal = sum(_Place.of(row) == last for row in rows)
+        is_same = replace(self, shown=1) == last
+        return replace(last, shown=equal + (self.shown if is_same else 0))
+
+    def onwards(self) -> str:
+        """The condition for events from this one on; its first term lets the engine skip older data."""
         values = [as_sql(value) for value in (self.timestamp_ns, self.node_id, self.event_seq, self.cluster_id)]
-        condition = f"{_ORDER[-1]} > {values[-1]}"
+        condition = f"{_ORDER[-1]} >= {values[-1]}"
         for column, value in list(zip(_ORDER, values, strict=True))[-2::-1]:
             condition = f"({column} > {value} OR ({column} = {value} AND {condition}))"
         return f"timestamp_ns >= {values[0]} AND {condition}"
 
 
-_CURSOR: Final = re.compile(r"@(-?[0-9]{1,19})/([^/:]*):(-?[0-9]{1,19})/([^/:]*)")
+_CURSOR: Final = re.compile(r"@(-?[0-9]{1,19})/([^/:]*):(-?[0-9]{1,19})/([^/:+]*)(?:\+([0-9]{1,9}))?")
 _EVENT_ID: Final = re.compile(r"(.*):(-?[0-9]{1,19})", re.DOTALL)
 
 
@@ -110,10 +121,12 @@ def event_history(call: Call, given: EventHistory) -> Answer:
     window = call.window(given.window)
     scope = Scope(given.cluster_id, given.node_id, given.rank, given.metric, window)
     where = scope.where()
-    if given.after is not None:
-        where += f" AND {_place_of(call, given.after, given.cluster_id).later()}"
+    begin = _place_of(call, given.after, given.cluster_id) if given.after is not None else None
+    if begin is not None:
+        where += f" AND {begin.onwards()}"
     page = call.read(
-        f"SELECT {', '.join(_COLUMNS)} FROM events WHERE {where} ORDER BY {', '.join(_ORDER)} LIMIT {given.limit + 1}",
+        f"SELECT {', '.join(_COLUMNS)} FROM events WHERE {where} ORDER BY {', '.join(_ORDER + _AMONG_EQUALS)} "
+        f"LIMIT {given.limit + 1} OFFSET {begin.shown if begin else 0}",
         given.limit,
     )
     notes: tuple[str, ...] = ()
@@ -128,7 +141,7 @@ def event_history(call: Call, given: EventHistory) -> Answer:
     def resume(shown: int) -> str | None:
         if not shown:
             return None
-        after = _Place.of(page.rows[shown - 1]).cursor()
+        after = (begin or _Place(0, "", 0, "", 0)).after(page.rows[:shown]).cursor()
         asked = given.model_dump() | {"after": after, "window": window.absolute if window else None}
         return call.next_call(NAME, asked)
 
@@ -145,7 +158,7 @@ def event_history(call: Call, given: EventHistory) -> Answer:
 
 def _place_of(call: Call, after: str, cluster_id: str | None) -> _Place:
     if cursor := _CURSOR.fullmatch(after):
-        return _Place(int(cursor[1]), unquote(cursor[2]), int(cursor[3]), unquote(cursor[4]))
+        return _Place(int(cursor[1]), unquote(cursor[2]), int(cursor[3]), unquote(cursor[4]), int(cursor[5] or 1))
     event_id = _EVENT_ID.fullmatch(after)
     if event_id is None:
         raise ConfigError(

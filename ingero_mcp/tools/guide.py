@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from ingero_mcp.events import COLUMNS
+from ingero_mcp.events import COLUMNS, Column
 from ingero_mcp.semconv import HEALTH_SCORE
 from ingero_mcp.tools import event_history, find_outlier_nodes, get_cost, run_analysis
 from ingero_mcp.tools.answer import finish
@@ -44,15 +44,19 @@ MOST_CLUSTERS: Final = 1000
 def schema_text() -> str:
     """The relations that SQL may read, with every column."""
     lines = [
-        "Relations for SQL (DuckDB dialect, read-only)",
+        "Relations for SQL (DuckDB dialect, read-only); in brackets the OTLP attributes that fill a column",
         "",
         "events: one row per sample, span or log record",
     ]
-    lines += [f"  {column.name} {column.type}: {column.doc}" for column in COLUMNS]
+    lines += [f"  {column.name} {column.type}: {column.doc}{_filled_by(column)}" for column in COLUMNS]
     for view in VIEWS:
         lines += ["", f"{view.name}: {view.doc}"]
         lines += [f"  {name}: {doc}" for name, doc in view.columns]
     return "\n".join(lines) + "\n"
+
+
+def _filled_by(column: Column) -> str:
+    return f" [{', '.join(column.attributes)}]" if column.attributes else ""
 
 
 def clusters_text(call: Call) -> str:

@@ -26,6 +26,21 @@ async def pages(store: Store, arguments: dict[str, Any], **how: Any) -> list[lis
     return ids
 
 
+@pytest.mark.parametrize("limit", [1, 2, 3, 10])
+async def test_events_that_share_their_id_and_time_are_each_shown_once(store: Store, limit: int) -> None:
+    same = {"node_id": "unknown", "event_seq": 7, "timestamp_ns": NOON}
+    put(store, [{**same, "value_double": value} for value in (1.0, 2.0, 2.0, 3.0)] + [{"node_id": "z"}])
+    shown: list[Any] = []
+    result = await ask(store, HISTORY, {"limit": limit})
+    shown += [row["value_double"] for row in table_of(result) if row["node_id"] == "unknown"]
+    while "next" in result.structured_content:
+        tool, following = next_of(result)
+        result = await ask(store, tool, following)
+        shown += [row.get("value_double") for row in table_of(result) if row["node_id"] == "unknown"]
+        assert len(shown) < 20
+    assert shown == [1.0, 2.0, 2.0, 3.0]
+
+
 async def test_events_are_in_time_order_whatever_the_order_of_arrival(store: Store, era: str) -> None:
     put(store, [{"timestamp_ns": NOON + place * SECOND, "event_seq": place} for place in (3, 1, 2, 0)])
     rows = table_of(await ask(store, HISTORY, era=era))

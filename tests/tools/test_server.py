@@ -84,7 +84,8 @@ async def test_the_example_of_a_tool_is_a_call_that_works(store: Store, tool: Fl
 async def test_every_relation_and_column_is_in_the_schema_resource(store: Store, era: str) -> None:
     text = await read(store, "fleet://schema", era)
     for column in COLUMNS:
-        assert f"  {column.name} {column.type}: {column.doc}\n" in text
+        filled_by = f" [{', '.join(column.attributes)}]" if column.attributes else ""
+        assert f"  {column.name} {column.type}: {column.doc}{filled_by}\n" in text
     for view in VIEWS:
         assert f"\n{view.name}: {view.doc}\n" in text
         for name, doc in view.columns:

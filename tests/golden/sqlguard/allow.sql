@@ -150,6 +150,17 @@ SELECT node_id, rank FROM events QUALIFY row_number() OVER (PARTITION BY node_id
 
 SELECT median(duration_ns) OVER (PARTITION BY node_id), quantile_cont(duration_ns, 0.9) OVER (PARTITION BY metric_name) FROM events
 
+-- what one parser of the two cannot read as it was written
+
+SELECT `rank`, `node_id` AS `n` FROM `events`
+
+SELECT node_id, count(*) FROM events GROUP /* and */ BY node_id ORDER -- last
+BY node_id
+
+PIVOT events ON metric_name IN ('ncclAllReduce') USING count(*) GROUP BY node_id ORDER BY node_id LIMIT 2
+
+SELECT 'it' LIKE 'i!%' ESCAPE lower('!')
+
 -- common table expressions
 
 WITH slow AS (SELECT * FROM events WHERE duration_ns > 1000) SELECT node_id, count(*) FROM slow GROUP BY node_id
@@ -171,6 +182,12 @@ WITH "Slow Ones" AS (SELECT rank FROM events) SELECT * FROM "slow ones"
 WITH t AS (SELECT 1 AS x) (SELECT x FROM t) UNION ALL (SELECT 2)
 
 WITH e AS (FROM events) SELECT e.rank, t.rank FROM e JOIN e AS t USING (coll_seq)
+
+WITH nodes AS (SELECT DISTINCT node_id AS host FROM events) SELECT host FROM nodes
+
+WITH nodes AS (SELECT node_id AS host FROM nodes) SELECT n.host, (SELECT max(last_ns) FROM clusters) FROM nodes n
+
+SELECT (WITH nodes AS (SELECT 7 AS x) SELECT x FROM nodes), node_id FROM nodes
 
 -- joins
 
@@ -325,6 +342,8 @@ SELECT json_object('rank', rank, 'node', node_id), json_array(rank, 1), to_json(
 SELECT json_extract_string(attrs_json, '$.a')::VARCHAR AS a, TRY_CAST(json_extract_string(attrs_json, '$.n') AS BIGINT) AS n FROM events WHERE json_extract_string(attrs_json, '$.a') IS NOT NULL
 
 SELECT e.node_id, j.key, j.value FROM events e, json_each(e.attrs_json) AS j WHERE j.key = 'a'
+
+SELECT json_contains(attrs_json, '{"n":3}') FROM events
 
 -- lists, structs, maps, lambdas
 
