@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from bench import ingest, queries
+from collections.abc import Iterable
+from itertools import chain
+
+from bench import guard, ingest, queries
 from bench.figure import Figure
 
 
 def main() -> None:
     """Measure and print."""
-    figures: list[Figure] = [*ingest.figures(), *queries.figures()]
-    for figure in figures:
-        print(figure)
+    sections: tuple[Iterable[Figure], ...] = (ingest.figures(), queries.figures(), guard.figures())
+    for figure in chain.from_iterable(sections):
+        print(figure, flush=True)
 
 
 if __name__ == "__main__":

@@ -6,18 +6,15 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from itertools import count
 from pathlib import Path
-
-import grpc
 
 from bench import collectives
 from bench.figure import Figure, measure, seconds
 from ingero_mcp.clock import now_ns
 from ingero_mcp.otlp.decode import Decoder
 from ingero_mcp.otlp.records import Arrival
-from ingero_mcp.sender import Sender
 from ingero_mcp.store import open_store
 from tests.processes import ServerProcess
 
@@ -26,10 +23,9 @@ _END_TO_END = 100
 
 
 def figures() -> Iterator[Figure]:
-    """Null gRPC, decode, insert, and end to end with the acknowledgement after the commit."""
+    """Decode, insert, the transport alone, and end to end with the acknowledgement after the commit."""
     bodies = collectives.requests(_REQUESTS, "node", seed=1)
     spans = _REQUESTS * collectives.SPANS
-    yield measure("null gRPC server, same requests", "spans/s", lambda: spans / seconds(lambda: _null(bodies)))
     decoder = Decoder()
     yield measure(
         "decode alone",
@@ -44,30 +40,33 @@ def figures() -> Iterator[Figure]:
                 future.result()
 
         yield measure("insert alone (grouped commits)", "spans/s", lambda: spans / seconds(insert))
+    seeds = count(2)
+    with _null_server() as address:
+        null = measure("null gRPC, 4 connections", "spans/s", lambda: _sent_per_second(address, next(seeds)))
+        yield null
     with tempfile.TemporaryDirectory() as folder, ServerProcess.start(Path(folder) / "all.duckdb") as server:
-        seeds = count(2)
-        yield measure(
+        whole = measure(
             "end to end, acknowledged after commit, 4 connections",
             "spans/s",
-            lambda: _END_TO_END * collectives.SPANS / _send(server.otlp_addr, next(seeds)),
+            lambda: _sent_per_second(server.otlp_addr, next(seeds)),
         )
+        yield whole
+    yield Figure(
+        "end to end to null gRPC", whole.value / null.value, "times", whole.low / null.high, whole.high / null.low
+    )
 
 
-def _null(bodies: list[bytes]) -> None:
-    """A server that only answers: the cost of the transport."""
-    handler = grpc.unary_unary_rpc_method_handler(lambda body, context: b"")
+@contextmanager
+def _null_server() -> Iterator[str]:
+    command = [sys.executable, "-m", "bench.null_server"]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as server:
+        assert server.stdin is not None and server.stdout is not None
+        yield server.stdout.readline().strip()
+        server.stdin.close()
 
-    class Null(grpc.GenericRpcHandler):
-        def service(self, details: grpc.HandlerCallDetails) -> object:
-            return handler
 
-    server = grpc.server(ThreadPoolExecutor(4), handlers=[Null()])  # type: ignore[list-item]
-    port = server.add_insecure_port("127.0.0.1:0")
-    server.start()
-    with Sender(f"127.0.0.1:{port}") as sender:
-        for body in bodies:
-            sender.send("traces", body)
-    server.stop(None)
+def _sent_per_second(address: str, seed: int) -> float:
+    return _END_TO_END * collectives.SPANS / _send(address, seed)
 
 
 def _send(address: str, seed: int) -> float:
