@@ -9,8 +9,11 @@ from pathlib import Path
 from typing import Final
 
 from ingero_mcp.errors import ImportFileError
-from ingero_mcp.importers import ingero_agent, ingero_sqlite, optrace, optrace_layout
 from ingero_mcp.importers.imported import Import, Names
+from ingero_mcp.importers.ingero import agent as ingero_agent
+from ingero_mcp.importers.ingero import sqlite as ingero_sqlite
+from ingero_mcp.importers.optrace import layout as optrace_layout
+from ingero_mcp.importers.optrace import trace as optrace
 from ingero_mcp.importers.text import one_line
 
 

@@ -9,8 +9,10 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from ingero_mcp.importers import ingero_agent, ingero_events, ingero_survey
 from ingero_mcp.importers.imported import Import, Names
+from ingero_mcp.importers.ingero import agent as ingero_agent
+from ingero_mcp.importers.ingero import events as ingero_events
+from ingero_mcp.importers.ingero import survey as ingero_survey
 from ingero_mcp.importers.registry import open_file
 from tests.importers.ingero_lookalike import MS, START_NS, chain, change, event, session, write
 

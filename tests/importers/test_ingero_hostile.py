@@ -15,8 +15,8 @@ import pytest
 
 from ingero_mcp.clock import monotonic_s
 from ingero_mcp.errors import ConfigError, ImportFileError
-from ingero_mcp.importers import ingero_sqlite
 from ingero_mcp.importers.imported import Names
+from ingero_mcp.importers.ingero import sqlite as ingero_sqlite
 from ingero_mcp.importers.registry import open_file, sort_out
 from tests.conftest import DATA
 from tests.importers.ingero_lookalike import EVENTS, START_NS, chain, change, event, session, statements, write
@@ -353,7 +353,7 @@ def test_what_is_not_a_file_is_not_opened(tmp_path: Path) -> None:
      ("_MOST_RANKS", "ranks")],
 )  # fmt: skip
 def test_absurd_numbers_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, most: str, said: str) -> None:
-    monkeypatch.setattr(f"ingero_mcp.importers.ingero_survey.{most}", 1)
+    monkeypatch.setattr(f"ingero_mcp.importers.ingero.survey.{most}", 1)
     path = write(
         tmp_path / "x.db",
         events=[event(1, rank=1), event(2, "n2", rank=2)] if said in ("nodes", "ranks") else [],

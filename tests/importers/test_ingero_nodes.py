@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ingero_mcp.importers.ingero_nodes import Nodes, ProcessNames, Session
+from ingero_mcp.importers.ingero.nodes import Nodes, ProcessNames, Session
 
 A, B = Session("a", 100, 200), Session("b", 300, 400)
 

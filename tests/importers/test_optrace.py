@@ -18,8 +18,8 @@ from hypothesis import strategies as st
 
 from ingero_mcp.batches import ARROW_SCHEMA
 from ingero_mcp.errors import ConfigError
-from ingero_mcp.importers import optrace
 from ingero_mcp.importers.imported import Import
+from ingero_mcp.importers.optrace import trace as optrace
 from ingero_mcp.importers.registry import open_file
 from tests.importers.optrace_job import Job, with_column, write
 

@@ -15,7 +15,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ingero_mcp.errors import ImportFileError
-from ingero_mcp.importers import optrace, optrace_table
+from ingero_mcp.importers.optrace import table as optrace_table
+from ingero_mcp.importers.optrace import trace as optrace
 from ingero_mcp.importers.registry import open_file
 from tests.importers.optrace_job import Job, with_column, write
 

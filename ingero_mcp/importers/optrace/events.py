@@ -11,9 +11,9 @@ import pyarrow.compute as pc
 
 from ingero_mcp import semconv
 from ingero_mcp.batches import Values, batch
-from ingero_mcp.importers.optrace_layout import Layout
-from ingero_mcp.importers.optrace_rows import Rows
-from ingero_mcp.importers.optrace_sites import Site
+from ingero_mcp.importers.optrace.layout import Layout
+from ingero_mcp.importers.optrace.rows import Rows
+from ingero_mcp.importers.optrace.sites import Site
 
 MODEL_CHUNK: Final = "ingero.model_chunk"
 """Which part of a pipeline stage an operation belongs to; written where a stage has more than one."""

@@ -8,11 +8,11 @@ from dataclasses import dataclass, field
 from hashlib import blake2b
 from typing import Any, Final
 
-from ingero_mcp.importers import ingero_tables as tables
-from ingero_mcp.importers.ingero_context import SOURCES
-from ingero_mcp.importers.ingero_events import CHUNK_ROWS
-from ingero_mcp.importers.ingero_nodes import Session
-from ingero_mcp.importers.ingero_sqlite import Reader, Row
+from ingero_mcp.importers.ingero import tables as tables
+from ingero_mcp.importers.ingero.context import SOURCES
+from ingero_mcp.importers.ingero.events import CHUNK_ROWS
+from ingero_mcp.importers.ingero.nodes import Session
+from ingero_mcp.importers.ingero.sqlite import Reader, Row
 
 _MOST_NODES: Final = 10_000
 _MOST_SESSIONS: Final = 100_000

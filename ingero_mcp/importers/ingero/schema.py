@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from ingero_mcp.importers.ingero_sqlite import Reader
+from ingero_mcp.importers.ingero.sqlite import Reader
 from ingero_mcp.importers.text import one_line
 
 VERSIONS: Final = ("0.8", "0.9", "0.10")

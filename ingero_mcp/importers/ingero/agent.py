@@ -25,13 +25,14 @@ import pyarrow as pa
 
 from ingero_mcp import semconv
 from ingero_mcp.errors import ImportFileError
-from ingero_mcp.importers import ingero_context, ingero_events
-from ingero_mcp.importers import ingero_tables as tables
 from ingero_mcp.importers.imported import Import, Names
-from ingero_mcp.importers.ingero_nodes import Nodes, ProcessNames
-from ingero_mcp.importers.ingero_schema import missing_tables, read_schema
-from ingero_mcp.importers.ingero_sqlite import HEADER_BYTES, Reader, Snapshot, companions, is_sqlite
-from ingero_mcp.importers.ingero_survey import Survey, context_rows, survey
+from ingero_mcp.importers.ingero import context as ingero_context
+from ingero_mcp.importers.ingero import events as ingero_events
+from ingero_mcp.importers.ingero import tables as tables
+from ingero_mcp.importers.ingero.nodes import Nodes, ProcessNames
+from ingero_mcp.importers.ingero.schema import missing_tables, read_schema
+from ingero_mcp.importers.ingero.sqlite import HEADER_BYTES, Reader, Snapshot, companions, is_sqlite
+from ingero_mcp.importers.ingero.survey import Survey, context_rows, survey
 from ingero_mcp.importers.text import one_line
 
 KIND: Final = "Ingero database"

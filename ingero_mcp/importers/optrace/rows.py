@@ -8,9 +8,9 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ingero_mcp.importers.optrace_layout import Layout
-from ingero_mcp.importers.optrace_sites import OPERATIONS, Site, site_at
-from ingero_mcp.importers.optrace_time import lay_end_to_end
+from ingero_mcp.importers.optrace.layout import Layout
+from ingero_mcp.importers.optrace.sites import OPERATIONS, Site, site_at
+from ingero_mcp.importers.optrace.time import lay_end_to_end
 from ingero_mcp.importers.sequence import Numbered, number
 
 Places = dict[int, tuple[int, int]]

@@ -30,10 +30,10 @@ import pyarrow as pa
 
 from ingero_mcp.errors import ConfigError, ImportFileError
 from ingero_mcp.importers.imported import Import
-from ingero_mcp.importers.optrace_events import event_batches
-from ingero_mcp.importers.optrace_layout import read_layout
-from ingero_mcp.importers.optrace_rows import arrange
-from ingero_mcp.importers.optrace_table import MAX_ROWS, missing_columns, read_trace
+from ingero_mcp.importers.optrace.events import event_batches
+from ingero_mcp.importers.optrace.layout import read_layout
+from ingero_mcp.importers.optrace.rows import arrange
+from ingero_mcp.importers.optrace.table import MAX_ROWS, missing_columns, read_trace
 from ingero_mcp.importers.text import one_line
 
 KIND: Final = "op trace"

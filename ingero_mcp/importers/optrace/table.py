@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from ingero_mcp.importers.optrace_layout import Layout
+from ingero_mcp.importers.optrace.layout import Layout
 from ingero_mcp.importers.text import one_line
 
 MAX_ROWS: Final = 10_000_000

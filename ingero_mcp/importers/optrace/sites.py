@@ -17,7 +17,7 @@ from hashlib import blake2b
 from typing import Final, Literal
 
 from ingero_mcp import semconv
-from ingero_mcp.importers.optrace_layout import Layout
+from ingero_mcp.importers.optrace.layout import Layout
 
 Group = Literal["dp", "embedding", "tp", "pp"]
 

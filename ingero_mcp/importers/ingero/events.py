@@ -12,9 +12,9 @@ import pyarrow as pa
 from ingero_mcp import semconv, views
 from ingero_mcp.batches import batch
 from ingero_mcp.importers.imported import Names
-from ingero_mcp.importers.ingero_nodes import Nodes, ProcessNames
-from ingero_mcp.importers.ingero_sqlite import Row
-from ingero_mcp.importers.ingero_tables import EVENTS
+from ingero_mcp.importers.ingero.nodes import Nodes, ProcessNames
+from ingero_mcp.importers.ingero.sqlite import Row
+from ingero_mcp.importers.ingero.tables import EVENTS
 
 CHUNK_ROWS: Final = 20_000  # stores recognise batches by number: with another size they would not
 STACK_IPS: Final = "ingero.stack_ips"

@@ -11,11 +11,11 @@ import pyarrow as pa
 
 from ingero_mcp import views
 from ingero_mcp.batches import ARROW_SCHEMA, batch
-from ingero_mcp.importers import ingero_tables as tables
-from ingero_mcp.importers.ingero_events import op_name, stack_id
-from ingero_mcp.importers.ingero_nodes import Nodes
-from ingero_mcp.importers.ingero_sqlite import Row
-from ingero_mcp.importers.ingero_stacks import frame_texts, json_value
+from ingero_mcp.importers.ingero import tables as tables
+from ingero_mcp.importers.ingero.events import op_name, stack_id
+from ingero_mcp.importers.ingero.nodes import Nodes
+from ingero_mcp.importers.ingero.sqlite import Row
+from ingero_mcp.importers.ingero.stacks import frame_texts, json_value
 
 CHUNK_ROWS: Final = 250  # as for events: stores recognise batches by number
 
