@@ -83,8 +83,8 @@ def test_what_is_there_is_found_in_halves_where_there_is_much_of_it(
 def test_an_import_that_was_broken_off_is_completed(
     store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for module in ("ingero_agent.ingero_events", "ingero_survey"):
-        monkeypatch.setattr(f"ingero_mcp.importers.{module}.CHUNK_ROWS", 10)
+    for module in ("events", "survey"):
+        monkeypatch.setattr(f"ingero_mcp.importers.ingero.{module}.CHUNK_ROWS", 10)
     path = write(tmp_path / "a.db", events=[event(n) for n in range(35)])
     read = open_file(path)
     first = next(read.batches)
