@@ -6,7 +6,10 @@ import json
 import os
 import signal
 import socket
+import subprocess
 import threading
+import time
+from collections.abc import Callable
 from pathlib import Path
 
 import grpc
@@ -14,7 +17,7 @@ import httpx2
 import pytest
 
 from ingero_mcp.addresses import Address, parse_address
-from ingero_mcp.errors import ConfigError
+from ingero_mcp.errors import ConfigError, StoreLocked
 from ingero_mcp.events import Resource, Sample
 from ingero_mcp.otlp.encode import encode_samples
 from ingero_mcp.run_file import local_server
@@ -22,7 +25,7 @@ from ingero_mcp.sender import Sender
 from ingero_mcp.sqlguard import check
 from ingero_mcp.store import open_store
 from tests.conftest import RunServer
-from tests.processes import ServerProcess, run_ingero
+from tests.processes import INGERO, ServerProcess, run_ingero
 
 JSON = {"Content-Type": "application/json"}
 FREE = ("--otlp-addr=127.0.0.1:0", "--otlp-http-addr=127.0.0.1:0", "--http-addr=127.0.0.1:0")
@@ -210,3 +213,49 @@ def test_what_is_no_address_is_said_with_the_flag(text: str) -> None:
 def test_only_this_host_is_loopback() -> None:
     assert Address("127.0.0.9", 1).is_loopback and Address("::1", 1).is_loopback and Address("localhost", 1).is_loopback
     assert not Address("0.0.0.0", 1).is_loopback and not Address("gpu-1", 1).is_loopback
+
+
+@pytest.mark.parametrize("command", ["serve", "demo", "query", "mcp"])
+def test_ctrl_c_ends_a_command_without_a_traceback(tmp_path: Path, command: str) -> None:
+    path = tmp_path / "events.duckdb"
+    open_store(path).close()
+    endless = "SELECT count(*) FROM range(1000000) a, range(1000000) b"
+    arguments = {
+        "serve": [f"--db-path={path}", *FREE],
+        "demo": ["--keep"],
+        "query": ["-d", str(path), endless],
+        "mcp": ["-d", str(path)],
+    }
+    process = subprocess.Popen(
+        [*INGERO, command, *arguments[command]],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    # Until it is at work: the commands that speak have spoken, the others hold the file.
+    if command in ("serve", "demo"):
+        assert process.stdout is not None
+        while "Ctrl-C" not in process.stdout.readline():
+            assert process.poll() is None
+    else:
+        wait_until(lambda: is_held(path))
+    process.send_signal(signal.SIGINT)
+    _, errors = process.communicate(timeout=20)
+    assert "Traceback" not in errors
+    assert process.returncode in (0, 130, -signal.SIGINT)
+
+
+def is_held(path: Path) -> bool:
+    try:
+        open_store(path).close()
+    except StoreLocked:
+        return True
+    return False
+
+
+def wait_until(claim: Callable[[], bool]) -> None:
+    give_up = time.monotonic() + 30
+    while not claim():
+        assert time.monotonic() < give_up
+        time.sleep(0.05)

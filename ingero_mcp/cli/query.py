@@ -8,6 +8,8 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, Final
 
@@ -19,10 +21,10 @@ from ingero_mcp.cli.import_file import add_names, names, put
 from ingero_mcp.cli.table import render
 from ingero_mcp.errors import ConfigError, ImportFileError, StoreError, StoreLocked
 from ingero_mcp.events import Rows
-from ingero_mcp.importers.ingero_sqlite import is_sqlite
+from ingero_mcp.importers.ingero.sqlite import is_sqlite
 from ingero_mcp.importers.registry import open_file
 from ingero_mcp.sqlguard import CheckedQuery, check
-from ingero_mcp.store import open_store
+from ingero_mcp.store import Store, open_store
 from ingero_mcp.tokens import read_token
 
 _MOST_IN_MEMORY: Final = 3_000_000
@@ -70,7 +72,7 @@ def _from_store(query: CheckedQuery, arguments: argparse.Namespace) -> Rows:
     if is_sqlite(path):
         return _from_agent(path, query, arguments)
     with open_store(path, read_only=True) as store:
-        return store.query(query, limit=arguments.limit)
+        return _run(store, query, arguments.limit)
 
 
 def _from_agent(path: Path, query: CheckedQuery, arguments: argparse.Namespace) -> Rows:
@@ -84,7 +86,20 @@ def _from_agent(path: Path, query: CheckedQuery, arguments: argparse.Namespace) 
         print(f"ingero: {text(str(path))}: {warning}", file=sys.stderr)
     with open_store(None) as store:
         put(read, store)
-        return store.query(query, limit=arguments.limit)
+        return _run(store, query, arguments.limit)
+
+
+def _run(store: Store, query: CheckedQuery, limit: int) -> Rows:
+    """The query in a thread of its own, so that Ctrl-C is heard while the engine is at work."""
+    interrupts: list[Callable[[], None]] = []
+    with ThreadPoolExecutor(1) as pool:
+        running = pool.submit(store.query, query, limit=limit, on_start=interrupts.append)
+        try:
+            return running.result()
+        except KeyboardInterrupt:
+            for interrupt in interrupts:
+                interrupt()
+            raise
 
 
 def _from_local_server(arguments: argparse.Namespace) -> dict[str, Any]:

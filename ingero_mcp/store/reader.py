@@ -46,9 +46,6 @@ class Reader:
                 cursor.execute("BEGIN TRANSACTION READ ONLY")
                 cursor.execute(sql)
                 return self._fetch(cursor, limit)
-            except RuntimeError as error:
-                # How DuckDB says that Ctrl-C was pressed while it was at work in the main thread.
-                raise KeyboardInterrupt from error
             except duckdb.Error as error:
                 if self._engine.report(error):
                     raise StoreBusy("the database is being reopened; try again in a few seconds") from error
