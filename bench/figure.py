@@ -19,7 +19,12 @@ class Figure:
     high: float
 
     def __str__(self) -> str:
-        return f"{self.name:<58} {self.value:>12,.1f} {self.unit:<10} ({self.low:,.1f} to {self.high:,.1f})"
+        value, low, high = (_shown(number) for number in (self.value, self.low, self.high))
+        return f"{self.name:<58} {value:>12} {self.unit:<10} ({low} to {high})"
+
+
+def _shown(number: float) -> str:
+    return f"{number:,.0f}" if number >= 1000 else f"{number:.3g}"
 
 
 def measure(name: str, unit: str, once: Callable[[], float], repetitions: int = 5) -> Figure:
