@@ -36,6 +36,7 @@ COMMANDS: Final[tuple[tuple[str, str, str], ...]] = (
     ("mcp", "mcp", "speak MCP on stdin and stdout: for the local server, a file, another server"),
     ("query", "query", "run one SQL statement over a database file or the local server"),
     ("import", "import_file", "import files people already have into a database"),
+    ("trace", "trace", "trace the NCCL and CUDA calls of this host and send them to a server (root, eBPF)"),
     ("stress", "stress", "send generated events to a server and print what was sent"),
 )
 
