@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from ingero_mcp.errors import StoreLocked
+from ingero_mcp.store import open_store
 from tests.conftest import RunServer
 from tests.probes.tracing import Tracer, let_go, query, wait_until, with_pids
 from tests.probes.workload import PER_STEP, STEPS
@@ -146,3 +148,28 @@ def test_a_call_that_does_not_end_is_told_while_it_runs(
     assert query(database, ended) == [("cudaStreamSynchronize", "error", True)]
     gone = "SELECT rank FROM events WHERE metric_name = 'process.exit' ORDER BY timestamp_ns"
     assert query(database, gone) == [(1,), (0,)]
+
+
+def test_without_a_server_a_trace_brings_its_own_and_the_events_stay(
+    standin: Standin, tmp_path: Path, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for variable in ("INGERO_OTLP_ADDR", "INGERO_OTLP_HTTP_ADDR", "INGERO_HTTP_ADDR"):
+        monkeypatch.setenv(variable, "127.0.0.1:0")
+    go = tmp_path / "go"
+    with TrainingJob(standin, "--ranks=2", "--steps=5", f"--wait-for={go}") as job:
+        pids = job.wait_for_start()
+        with Tracer("", "node-1", with_pids(pids)) as tracer:
+            let_go(job, go)
+            summary = tracer.stop()
+    assert summary["acknowledged"] > 0
+    reduced = "SELECT rank, count(*) FROM events WHERE metric_name = 'ncclAllReduce' GROUP BY rank ORDER BY rank"
+    wait_until(lambda: not is_owned(home / ".ingero" / "ingero.duckdb"))
+    assert query(home / ".ingero" / "ingero.duckdb", reduced) == [(0, 5), (1, 5)]
+
+
+def is_owned(path: Path) -> bool:
+    try:
+        open_store(path, read_only=True).close()
+    except StoreLocked:
+        return True
+    return False
