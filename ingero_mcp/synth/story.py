@@ -185,12 +185,12 @@ class Story:
         node.next_seq()
         start_ns, end_ns = lost.start_ns + node.offset_ns, lost.end_ns + node.offset_ns
         attributes: dict[str, AttributeValue] = {
-            "probe.lost_events": 1,
-            "probe.gap.start_ns": start_ns,
-            "probe.gap.end_ns": end_ns,
+            semconv.LOST_EVENTS: 1,
+            semconv.GAP_START_NS: start_ns,
+            semconv.GAP_END_NS: end_ns,
             semconv.EVENT_SEQ: node.next_seq(),
         }
-        return Point("probe.gap", end_ns, attributes)
+        return Point(semconv.PROBE_GAP, end_ns, attributes)
 
 
 def _common(turn: _Turn) -> dict[str, AttributeValue]:

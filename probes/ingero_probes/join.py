@@ -86,7 +86,7 @@ class Joiner:
                 note = Point("annotation", self._to_unix(record.time_ns), attributes)
                 member.held.append((record.time_ns, member.steps.now(), note))
             case Exit():
-                note = Point("process.exit", self._to_unix(record.time_ns), {semconv.PID: record.pid})
+                note = Point(semconv.PROCESS_EXIT, self._to_unix(record.time_ns), {semconv.PID: record.pid})
                 member.held.append((record.time_ns, member.steps.now(), note))
                 self.part(record.pid)
 
@@ -178,10 +178,10 @@ def _common(member: _Member, moment: Moment) -> dict[str, AttributeValue]:
         attributes[semconv.PROCESS] = member.process.name
     if member.place.rank is not None:
         attributes[semconv.RANK] = member.place.rank
-        attributes["ingero.rank_source"] = member.place.rank_source
+        attributes[semconv.RANK_SOURCE] = member.place.rank_source
     if member.place.local_rank is not None:
         attributes[semconv.LOCAL_RANK] = member.place.local_rank
     step = member.steps.step_of(moment)
     if step is not None:
-        attributes[semconv.STEP], attributes["ingero.step_source"] = step
+        attributes[semconv.STEP], attributes[semconv.STEP_SOURCE] = step
     return attributes

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
+from ingero_mcp import semconv
 from ingero_mcp.events import AttributeValue, Point
 
 # Counts of the kernel side that mean an event is missing or incomplete; an exit without an entry is a call that had
@@ -29,9 +30,9 @@ class Losses:
         if not any(lost.values()):
             return None
         attributes: dict[str, AttributeValue] = {
-            "probe.lost_events": sum(lost.values()),
-            "probe.gap.start_ns": start_ns,
-            "probe.gap.end_ns": now_ns,
+            semconv.LOST_EVENTS: sum(lost.values()),
+            semconv.GAP_START_NS: start_ns,
+            semconv.GAP_END_NS: now_ns,
         }
         attributes |= {f"probe.lost.{reason}": count for reason, count in lost.items() if count}
-        return Point("probe.gap", now_ns, attributes)
+        return Point(semconv.PROBE_GAP, now_ns, attributes)

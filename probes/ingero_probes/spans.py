@@ -29,7 +29,7 @@ def span_of(call: Call, comm: Communicator | None, job_id: str | None, to_unix: 
     """The span of a finished call."""
     attributes = attributes_of(call, comm)
     if call.unfinished:
-        attributes["ingero.unfinished"] = True
+        attributes[semconv.UNFINISHED] = True
     trace_id = b""
     if comm is not None and call.function.kind == "collective" and call.number is not None:
         # The same on every rank: a collective is one trace.
@@ -50,12 +50,12 @@ def span_of(call: Call, comm: Communicator | None, job_id: str | None, to_unix: 
 def open_point(call: Call, comm: Communicator | None, now_mono_ns: int, to_unix: ToUnix) -> Point:
     """The note that a call runs for long and has not ended."""
     attributes: dict[str, AttributeValue] = {
-        "call.name": call.function.name,
-        "call.span_id": span_id_of(call).hex(),
-        "call.start_ns": to_unix(call.start_ns),
-        "call.last_seen_ns": to_unix(now_mono_ns),
+        semconv.CALL_NAME: call.function.name,
+        semconv.CALL_SPAN_ID: span_id_of(call).hex(),
+        semconv.CALL_START_NS: to_unix(call.start_ns),
+        semconv.CALL_LAST_SEEN_NS: to_unix(now_mono_ns),
     }
-    return Point("call.open", to_unix(now_mono_ns), attributes | attributes_of(call, comm))
+    return Point(semconv.CALL_OPEN, to_unix(now_mono_ns), attributes | attributes_of(call, comm))
 
 
 def off_cpu_spans(off: OffCpu, to_unix: ToUnix) -> list[Span]:
@@ -87,7 +87,7 @@ def attributes_of(call: Call, comm: Communicator | None) -> dict[str, AttributeV
     kind = call.function.kind
     if call.function.name.startswith("nccl"):
         if call.end_ns and not call.unfinished:
-            attributes["nccl.return_code"] = call.result
+            attributes[semconv.NCCL_RETURN_CODE] = call.result
         attributes |= _of_communicator(call, comm) | _of_nccl(call)
     else:
         attributes |= _of_cuda(call)
@@ -135,12 +135,12 @@ def _of_nccl(call: Call) -> dict[str, AttributeValue]:
             _REDUCTIONS[call.op] if 0 <= call.op < len(_REDUCTIONS) else f"user-{call.op}"
         )
     if name in _ROOTED:
-        attributes["nccl.root"] = call.peer
+        attributes[semconv.NCCL_ROOT] = call.peer
     if kind == "p2p":
         attributes[semconv.NCCL_PEER_RANK] = call.peer
     if kind == "split":
         # The rank in the child follows from the keys of all ranks: for whoever sees them all.
-        attributes |= {"nccl.split.color": call.op, "nccl.split.key": call.peer}
+        attributes |= {semconv.NCCL_SPLIT_COLOR: call.op, semconv.NCCL_SPLIT_KEY: call.peer}
     return attributes
 
 
@@ -152,7 +152,7 @@ def _of_cuda(call: Call) -> dict[str, AttributeValue]:
         attributes[semconv.CUDA_BYTES] = call.count
     if call.function.name.startswith("cudaMemcpy"):
         known = 0 <= call.op < len(_COPY_KINDS)
-        attributes["cuda.memcpy_kind"] = _COPY_KINDS[call.op] if known else str(call.op)
+        attributes[semconv.CUDA_MEMCPY_KIND] = _COPY_KINDS[call.op] if known else str(call.op)
     if call.function.name in ("cudaStreamSynchronize", "cudaMemcpyAsync"):
         attributes[semconv.CUDA_STREAM] = call.made
     return attributes
@@ -160,13 +160,15 @@ def _of_cuda(call: Call) -> dict[str, AttributeValue]:
 
 def _off_cpu_span(off: OffCpu, part: tuple[str, int, int, int, str], to_unix: ToUnix) -> Span:
     state, start_ns, end_ns, pid, comm = part
-    attributes: dict[str, AttributeValue] = {semconv.PID: off.pid, semconv.TID: off.tid, "sched.state": state}
+    attributes: dict[str, AttributeValue] = {semconv.PID: off.pid, semconv.TID: off.tid, semconv.SCHED_STATE: state}
     if pid:
         # Captured text; pid 0 is the idle task, and then nobody took the CPU.
-        attributes |= {"sched.next_comm": comm, "sched.next_pid": pid}
+        attributes |= {semconv.SCHED_NEXT_COMM: comm, semconv.SCHED_NEXT_PID: pid}
     begin_ns = to_unix(start_ns)
     ids = (off.pid, off.tid, start_ns, state)
-    return Span("sched.offcpu", begin_ns, begin_ns + end_ns - start_ns, attributes, _digest(16, *ids), _digest(8, *ids))
+    return Span(
+        semconv.SCHED_OFFCPU, begin_ns, begin_ns + end_ns - start_ns, attributes, _digest(16, *ids), _digest(8, *ids)
+    )
 
 
 def _digest(size: int, *parts: object) -> bytes:

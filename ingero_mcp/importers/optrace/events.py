@@ -15,7 +15,6 @@ from ingero_mcp.importers.optrace.layout import Layout
 from ingero_mcp.importers.optrace.rows import Rows
 from ingero_mcp.importers.optrace.sites import Site
 
-MODEL_CHUNK: Final = "ingero.model_chunk"
 """Which part of a pipeline stage an operation belongs to; written where a stage has more than one."""
 
 _BATCH_ROWS: Final = 1 << 16  # stores recognise batches by number: with another size they would not
@@ -69,7 +68,7 @@ def _varying_members(part: pa.Table, sites: tuple[Site, ...], layout: Layout) ->
     has_micro_batch = pa.array([site.operation.has_micro_batch for site in sites]).take(part.column("site"))
     members = _member(semconv.MICRO_BATCH, pc.if_else(has_micro_batch, part.column("mb_id"), -1))
     if layout.vpp_size > 1:
-        members = _join(members, _member(MODEL_CHUNK, part.column("mc")))
+        members = _join(members, _member(semconv.MODEL_CHUNK, part.column("mc")))
     return members
 
 
