@@ -29,6 +29,7 @@ _NAMED_BY: Final = {"tools/call": "name", "prompts/get": "name", "resources/read
 _SESSION_GONE: Final = 404
 _SERVER_ERROR: Final = -32000
 _LONGEST_REASON: Final = 65_536
+_LONGEST_MESSAGE: Final = 32 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,9 +105,12 @@ class Bridge:
                 return _Refused(response.status, _reason(response.read(_LONGEST_REASON)))
             if message.get("method") == "initialize":
                 self._session = response.headers.get("mcp-session-id", "")
+            is_answered = "id" not in message or "method" not in message
             for answer in _messages(response):
+                is_answered = is_answered or (isinstance(answer, dict) and answer.get("id") == message["id"])
                 deliver(answer)
-            return None
+            # A redirect, a page, a stream that broke off: whoever asked must not wait for ever.
+            return None if is_answered else _Refused(response.status, "nothing that answers this request")
         finally:
             self._in_flight.pop(key, None)
             connection.close()
@@ -174,13 +178,17 @@ def _messages(response: http.client.HTTPResponse) -> Iterable[object]:
     """The JSON-RPC messages of a response: one JSON document, or the data of a stream of events."""
     kind = response.headers.get_content_type()
     if kind == "application/json":
-        body = response.read()  # empty for what needs no answer
+        body = response.read(_LONGEST_MESSAGE + 1)  # empty for what needs no answer
+        if len(body) > _LONGEST_MESSAGE:
+            raise ValueError(f"its answer is longer than {_LONGEST_MESSAGE} bytes")
         message = json.loads(body) if body else None
         if isinstance(message, dict) and "jsonrpc" in message:
             yield message
     elif kind == "text/event-stream":
         data: list[bytes] = []
-        for line in response:
+        while line := response.readline(_LONGEST_MESSAGE + 1):
+            if len(line) > _LONGEST_MESSAGE:
+                raise ValueError(f"a line of its answer is longer than {_LONGEST_MESSAGE} bytes")
             if line.startswith(b"data:"):
                 data.append(line[5:].strip())
             elif not line.strip() and data:

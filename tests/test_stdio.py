@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import socket
 import subprocess
 import sys
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -175,11 +177,25 @@ def test_every_line_of_stdout_is_the_protocol_and_it_ends_with_stdin(tmp_path: P
     path = tmp_path / "a.duckdb"
     open_store(path).close()
     messages = [*HANDSHAKE, call(2, "fleet.cluster.run_analysis", {"sql": "SELECT oops"}), call(3, "no.such", {})]
-    done = speak(messages, "-d", str(path), home=tmp_path)
-    answers = [json.loads(line) for line in done.stdout.splitlines()]
-    assert done.returncode == 0, done.stderr
-    assert {answer["jsonrpc"] for answer in answers} == {"2.0"}
-    assert {1, 2, 3} <= {answer.get("id") for answer in answers}
+    with subprocess.Popen(
+        [*INGERO, "mcp", "-d", str(path)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={"HOME": str(tmp_path), "PYTHONWARNINGS": "default", "PATH": ""},
+    ) as process:
+        assert process.stdin is not None and process.stdout is not None
+        for message in messages:
+            process.stdin.write(json.dumps(message) + "\n")
+        process.stdin.flush()
+        answered: set[int] = set()
+        while not {1, 2, 3} <= answered:
+            answer = json.loads(process.stdout.readline())
+            assert answer["jsonrpc"] == "2.0"
+            answered.add(answer.get("id"))
+        rest, errors = process.communicate(timeout=30)
+    assert (process.returncode, rest) == (0, ""), errors
 
 
 @pytest.mark.parametrize(
@@ -202,6 +218,36 @@ def test_a_server_that_is_gone_is_an_answer(tmp_path: Path) -> None:
     [answer] = [json.loads(line) for line in done.stdout.splitlines()]
     assert "cannot be reached" in answer["error"]["message"]
     assert done.returncode == 0
+
+
+LIES = {
+    "redirect": b"HTTP/1.1 302 Found\r\nLocation: http://127.0.0.1:1/\r\nContent-Length: 0\r\n\r\n",
+    "page": b"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nContent-Length: 4\r\n\r\nhi!\n",
+    "no json": b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 4\r\n\r\n{no}",
+    "another answer": b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 36\r\n\r\n"
+    b'{"jsonrpc":"2.0","id":9,"result":{}}',
+    "cut stream": b'HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\ndata: {"jsonrpc"\n',
+    "nothing": b"",
+}
+
+
+@pytest.mark.parametrize("lie", LIES)
+def test_a_server_that_lies_is_an_answer_too(tmp_path: Path, lie: str) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+
+        def serve_once() -> None:
+            connection, _ = listening.accept()
+            with connection:
+                connection.recv(65_536)
+                connection.sendall(LIES[lie])
+
+        server = threading.Thread(target=serve_once)
+        server.start()
+        url = f"http://127.0.0.1:{listening.getsockname()[1]}"
+        done = speak(HANDSHAKE[:1], "--server", url, home=tmp_path)
+        server.join(10)
+    answers = [json.loads(line) for line in done.stdout.splitlines()]
+    assert [answer for answer in answers if answer["id"] == 1 and "error" in answer], done
 
 
 def test_the_bridge_starts_without_the_sdk_and_the_database() -> None:
