@@ -17,7 +17,7 @@ import httpx2
 import pytest
 
 from ingero_mcp.addresses import Address, parse_address
-from ingero_mcp.errors import ConfigError, StoreLocked
+from ingero_mcp.errors import ConfigError
 from ingero_mcp.events import Resource, Sample
 from ingero_mcp.otlp.encode import encode_samples
 from ingero_mcp.run_file import local_server
@@ -226,36 +226,47 @@ def test_ctrl_c_ends_a_command_without_a_traceback(tmp_path: Path, command: str)
         "query": ["-d", str(path), endless],
         "mcp": ["-d", str(path)],
     }
-    process = subprocess.Popen(
+    with subprocess.Popen(
         [*INGERO, command, *arguments[command]],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
-    )
-    # Until it is at work: the commands that speak have spoken, the others hold the file.
-    if command in ("serve", "demo"):
-        assert process.stdout is not None
-        while "Ctrl-C" not in process.stdout.readline():
-            assert process.poll() is None
-    else:
-        wait_until(lambda: is_held(path))
-    process.send_signal(signal.SIGINT)
-    _, errors = process.communicate(timeout=20)
+    ) as process:
+        try:
+            # Until it is at work: the commands that speak have spoken, the others have the file open.
+            if command in ("serve", "demo"):
+                assert process.stdout is not None
+                while "Ctrl-C" not in process.stdout.readline():
+                    assert process.poll() is None
+            else:
+                wait_until(lambda: has_open(process.pid, path))
+                if command == "query":
+                    # The statement never ends, so whatever goes beyond starting up goes into it.
+                    wait_until(lambda: cpu_s(process.pid) > 5)
+            process.send_signal(signal.SIGINT)
+            _, errors = process.communicate(timeout=20)
+        finally:
+            process.kill()
     assert "Traceback" not in errors
     assert process.returncode in (0, 130, -signal.SIGINT)
 
 
-def is_held(path: Path) -> bool:
+def has_open(pid: int, path: Path) -> bool:
+    """Seen from outside: opening the file ourselves would keep the other process out."""
     try:
-        open_store(path).close()
-    except StoreLocked:
-        return True
-    return False
+        return any(descriptor.readlink() == path for descriptor in Path(f"/proc/{pid}/fd").iterdir())
+    except OSError:
+        return False
+
+
+def cpu_s(pid: int) -> float:
+    user, system = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[11:13]
+    return (int(user) + int(system)) / os.sysconf("SC_CLK_TCK")
 
 
 def wait_until(claim: Callable[[], bool]) -> None:
-    give_up = time.monotonic() + 30
+    give_up = time.monotonic() + 60
     while not claim():
         assert time.monotonic() < give_up
         time.sleep(0.05)

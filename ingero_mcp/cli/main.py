@@ -85,6 +85,11 @@ def _run(command: Command, arguments: argparse.Namespace) -> int:
         if getattr(arguments, "json", False):
             print(json.dumps({"error": str(error)}))
         return 1
+    except RuntimeError as error:
+        # How DuckDB says that Ctrl-C came while it was at work in the main thread.
+        if str(error) == "Query interrupted":
+            return 130
+        raise
     except BrokenPipeError:
         # The reader of our output went away (`ingero query ... | head`); nothing is left to tell it.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
