@@ -40,6 +40,7 @@ NCCL_DATATYPE: Final = "nccl.datatype"
 NCCL_BYTES: Final = "nccl.bytes"
 NCCL_REDUCE_OP: Final = "nccl.reduce_op"
 NCCL_PEER_RANK: Final = "nccl.peer_rank"
+NCCL_STATE: Final = "nccl.state"
 CUDA_STREAM: Final = "cuda.stream"
 CUDA_BYTES: Final = "cuda.bytes"
 CUDA_RETURN_CODE: Final = "cuda.return_code"
@@ -73,6 +74,22 @@ GAP_START_NS: Final = "probe.gap.start_ns"
 GAP_END_NS: Final = "probe.gap.end_ns"
 PROBE_GAP: Final = "probe.gap"
 MODEL_CHUNK: Final = "ingero.model_chunk"
+
+# What a job's own recorders and monitors say.
+COMMUNICATOR: Final = "nccl.communicator"
+COMM_RANKS: Final = "nccl.comm.ranks"
+COMM_NAME: Final = "nccl.comm.name"
+COMM_DESC: Final = "nccl.comm.desc"
+COMM_LAST_ENQUEUED: Final = "nccl.comm.last_enqueued"
+COMM_LAST_STARTED: Final = "nccl.comm.last_started"
+COMM_LAST_COMPLETED: Final = "nccl.comm.last_completed"
+RECORDER_DUMP: Final = "recorder.dump"
+RECORDER_ENTRIES: Final = "recorder.entries"
+RECORDER_OPEN: Final = "recorder.open"
+RECORDER_VERSION: Final = "recorder.version"
+HANG_FLAG: Final = "xpu_timer.hang"
+STEP_SPAN: Final = "step"
+COMPUTE: Final = "compute"
 
 HOST_API: Final = "host_api"
 HOST_SYNC: Final = "host_sync"
@@ -109,6 +126,9 @@ _SOURCE_BY_PREFIX: Final[dict[str, str]] = {
     "system.": "host",
     "cgroup.": "host",
     "checkpoint": "host",
+    "step": "host",
+    "recorder.": "nccl",
+    "xpu_timer.": "gpu",
     "annotation": "host",
     "block.": "io",
     "file.": "io",
