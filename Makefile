@@ -2,7 +2,7 @@
 PYTHON ?= python3
 PY := .venv/bin/python
 
-.PHONY: help demo test lint bench nightly docs lock clean
+.PHONY: help demo test lint bench accuracy nightly docs lock clean
 .DEFAULT_GOAL := help
 
 help:
@@ -10,6 +10,7 @@ help:
 	@echo "make test      the tests, some minutes"
 	@echo "make lint      style, types, layers"
 	@echo "make bench     how fast it is"
+	@echo "make accuracy  how often it is right about generated incidents; writes docs/accuracy.md"
 	@echo "make nightly   what is too long for every run"
 
 demo: .venv/installed
@@ -26,6 +27,9 @@ lint: .venv/installed
 
 bench: .venv/installed
 	$(PY) -m bench
+
+accuracy: .venv/installed
+	$(PY) -m bench.accuracy --write
 
 nightly: .venv/installed
 	$(PY) -m pytest -m nightly -s

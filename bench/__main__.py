@@ -5,13 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterable
 from itertools import chain
 
-from bench import guard, ingest, queries
+from bench import guard, ingest, queries, windows
 from bench.figure import Figure
 
 
 def main() -> None:
     """Measure and print."""
-    sections: tuple[Iterable[Figure], ...] = (ingest.figures(), queries.figures(), guard.figures())
+    sections: tuple[Iterable[Figure], ...] = (
+        ingest.figures(),
+        queries.figures(),
+        guard.figures(),
+        windows.figures(),
+    )
     for figure in chain.from_iterable(sections):
         print(figure, flush=True)
 

@@ -24,7 +24,7 @@ from ingero_mcp.clock import WallClock, now_ns
 from ingero_mcp.errors import ConfigError, IngeroError
 from ingero_mcp.limits import StoreLimits
 from ingero_mcp.tools import TOOLS, guide
-from ingero_mcp.tools.answer import finish
+from ingero_mcp.tools.answer import Answer, finish
 from ingero_mcp.tools.arguments import schema_of, take
 from ingero_mcp.tools.call import Call, Reader
 from ingero_mcp.tools.names import Listener, Spelling, ToolNames
@@ -128,9 +128,11 @@ def _answered(tool: FleetTool, call: Call, given: Any, wait: Wait) -> CallToolRe
         answer = tool.answer(call, given)
     except IngeroError as error:
         return _result(refusal(error, tool, call, waited), is_error=True)
-    if waited:
+    if waited and isinstance(answer, Answer):
         answer = replace(answer, notes=(*answer.notes, waited))
     finished = finish(answer, tool.table)
+    if waited and answer is finished:
+        finished = finished.with_note(waited)
     return _result(finished.text, structured=finished.structured)
 
 

@@ -16,6 +16,7 @@ from prometheus_client import CollectorRegistry
 
 from ingero_mcp import mcp_server, run_file
 from ingero_mcp.addresses import Address
+from ingero_mcp.clock_keeper import keep_clocks
 from ingero_mcp.config import ServeSettings
 from ingero_mcp.exposure import Exposure, exposure
 from ingero_mcp.http_app import Parts, http_app
@@ -86,7 +87,9 @@ class Server:
                 tasks.start_soon(self._http.serve, self._app)
                 if self._otlp_http.bound:
                     tasks.start_soon(self._otlp_http.serve, self._otlp_app)
+                tasks.start_soon(self._keep_clocks, keeping := anyio.CancelScope())
                 await until()
+                keeping.cancel()
                 await to_thread.run_sync(self._stop_receiving)
                 self._otlp_http.stop()
                 self._http.stop()
@@ -96,6 +99,10 @@ class Server:
         finally:
             with anyio.CancelScope(shield=True):
                 await to_thread.run_sync(self._close)
+
+    async def _keep_clocks(self, scope: anyio.CancelScope) -> None:
+        with scope:
+            await keep_clocks(self._store)
 
     def _stop_grpc(self) -> None:
         if self._receiver is not None:

@@ -22,10 +22,12 @@ LAYERS: tuple[frozenset[str], ...] = (
             "views",
             "windows",
             "clock",
+            "clocks",
             "batches",
             "addresses",
             "cells",
             "limits",
+            "reader",
             "tokens",
             "turns",
         }
@@ -33,14 +35,26 @@ LAYERS: tuple[frozenset[str], ...] = (
     frozenset({"otlp", "sqlguard", "analysis", "importers", "export", "synth"}),
     frozenset({"store", "fleet"}),
     frozenset({"gate"}),
-    frozenset({"receiver", "api", "tools", "web"}),
+    frozenset({"tools"}),
+    frozenset({"receiver", "api", "web"}),
     frozenset(
-        {"config", "run_file", "sender", "exposure", "mcp_server", "http_app", "http_server", "server", "bridge"}
+        {
+            "config",
+            "run_file",
+            "sender",
+            "exposure",
+            "mcp_server",
+            "http_app",
+            "http_server",
+            "clock_keeper",
+            "server",
+            "bridge",
+        }
     ),
     frozenset({"cli"}),
 )
 # Siblings of these layers may use each other; those of the others stand side by side.
-OPEN_LAYERS = (0, 5)
+OPEN_LAYERS = (0, 6)
 PROBES_MAY_IMPORT = {"semconv", "events", "clock", "otlp.encode", "errors"}
 MAX_LINES = 500
 ATTICS = {"utils", "helpers", "common", "misc", "manager", "base", "types"}

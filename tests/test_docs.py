@@ -47,7 +47,7 @@ def test_the_schema_page_is_what_agents_read() -> None:
 def test_the_demo_says_what_the_readme_shows_within_80_columns() -> None:
     done = run_ingero("demo")
     assert done.returncode == 0, done.stderr
-    shown = next(block for block in blocks("") if "late_ms" in block)
+    shown = next(block for block in blocks("") if "culprit: rank" in block)
     for line in shown.replace("...\n", "").splitlines():
         assert line in done.stdout.splitlines(), line
     assert max(len(line) for line in done.stdout.splitlines()) <= 80

@@ -92,6 +92,7 @@ async def test_a_running_server_answers_through_the_bridge(run_server: RunServer
             refused = await client.call_tool("fleet_cluster_run_analysis", {"sql": "DROP TABLE events"})
             schema = await client.read_resource("fleet://schema")
     assert names == {
+        "fleet_cluster_explain_stall",
         "fleet_cluster_event_history",
         "fleet_cluster_find_outlier_nodes",
         "fleet_cluster_run_analysis",
@@ -273,4 +274,4 @@ def test_the_example_configuration_works_as_it_stands(run_server: RunServer) -> 
         for line in done.stdout.splitlines()
         for tool in json.loads(line).get("result", {}).get("tools", [])
     ]
-    assert len(names) == 4 and not any("." in name for name in names), done.stderr
+    assert len(names) == 5 and not any("." in name for name in names), done.stderr

@@ -31,8 +31,8 @@ class Calls:
     the kernel, or of the synchronize call that waited for it; never the return of a call that only enqueues.
     `wait_ns` is how long the kernel ran on this rank; only GPU timing knows it.
 
-    `own_ns` is what the calling thread did since its previous collective (on CPU, blocked, waiting for a CPU), `sync_ns`
-    the time in synchronize calls since then. `row` is the index of the event in the table that was read.
+    `own_ns` is what the calling thread did since its previous collective (on CPU, blocked, waiting for a CPU),
+    `sync_ns` the time in synchronize calls since then. `row` is the index of the event in the table that was read.
     """
 
     collective: Int64s

@@ -22,6 +22,8 @@ from ingero_mcp.importers.registry import open_file, sort_out
 from ingero_mcp.sqlguard import check
 from ingero_mcp.store import Store, open_store
 from ingero_mcp.store.writer import Appended
+from ingero_mcp.tools.call import Call
+from ingero_mcp.tools.node_clocks import node_clocks
 
 _MOST_NOTES: Final = 10
 _IDENTITY: Final = ("node_id", "event_seq", "timestamp_ns", "metric_name")
@@ -51,10 +53,12 @@ def names(arguments: argparse.Namespace) -> Names:
 def run(arguments: argparse.Namespace) -> int:
     """Import every file. All are read and checked before the first is stored."""
     given = names(arguments)
-    paths = _files([Path(name) for name in arguments.files], Path(arguments.db))
+    paths = found_files([Path(name) for name in arguments.files], Path(arguments.db))
     imports = [open_file(path, given) for path in paths]
     with open_store(arguments.db) as store:
         facts = [_facts(path, read, put(read, store)) for path, read in zip(paths, imports, strict=True)]
+        if any(fact["stored"] for fact in facts):
+            _keep_clocks(store)
     for fact in facts:
         for warning in fact["warnings"]:
             _note(f"{text(fact['file'])}: {warning}")
@@ -66,6 +70,14 @@ def run(arguments: argparse.Namespace) -> int:
     for fact in facts:
         print(_line(fact))
     return 0
+
+
+def _keep_clocks(store: Store) -> None:
+    """Keep how far the clocks of the nodes are apart, as their collectives show it."""
+    call = Call(store, None)
+    window = call.window(None)
+    if window is not None and (found := node_clocks(call, window)):
+        store.keep_clocks(found).result()
 
 
 def put(read: Import, store: Store) -> int:
@@ -102,7 +114,8 @@ def _new(batch: pa.RecordBatch, store: Store) -> pa.RecordBatch:
     return batch.filter(pa.array([row not in known for row in rows])) if known else batch
 
 
-def _files(given: list[Path], database: Path) -> list[Path]:
+def found_files(given: list[Path], database: Path | None = None) -> list[Path]:
+    """The files to read: those given, and what can be imported in folders given. What is skipped is said on stderr."""
     files: list[Path] = []
     for path in given:
         if not path.exists():
@@ -112,7 +125,7 @@ def _files(given: list[Path], database: Path) -> list[Path]:
             continue
         found = sort_out(path)
         files.extend(found.files)
-        skipped = [(path, reason) for path, reason in found.skipped if not _belongs_to(path, database)]
+        skipped = [(path, reason) for path, reason in found.skipped if not (database and _belongs_to(path, database))]
         for path, reason in skipped[:_MOST_NOTES]:
             _note(f"{text(str(path))}: skipped, {reason}")
         if len(skipped) > _MOST_NOTES:

@@ -34,6 +34,7 @@ COMMANDS: Final[tuple[tuple[str, str, str], ...]] = (
     ("demo", "demo", "see it work: eight ranks, one late, and who it is (no GPU, no root)"),
     ("serve", "serve", "receive telemetry, answer agents and people"),
     ("mcp", "mcp", "speak MCP on stdin and stdout: for the local server, a file, another server"),
+    ("explain", "explain", "say which rank holds a job up, since when, and with what evidence"),
     ("query", "query", "run one SQL statement over a database file or the local server"),
     ("import", "import_file", "import files people already have into a database"),
     ("trace", "trace", "trace the NCCL and CUDA calls of this host and send them to a server (root, eBPF)"),

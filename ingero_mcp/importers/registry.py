@@ -9,12 +9,16 @@ from pathlib import Path
 from typing import Final
 
 from ingero_mcp.errors import ImportFileError
+from ingero_mcp.importers.flight_recorder import recorder as flight_recorder
 from ingero_mcp.importers.imported import Import, Names
 from ingero_mcp.importers.ingero import agent as ingero_agent
 from ingero_mcp.importers.ingero import sqlite as ingero_sqlite
+from ingero_mcp.importers.inspector import log as inspector
+from ingero_mcp.importers.kineto import trace as kineto
 from ingero_mcp.importers.optrace import layout as optrace_layout
 from ingero_mcp.importers.optrace import trace as optrace
 from ingero_mcp.importers.text import one_line
+from ingero_mcp.importers.xpu_timer import scrape as xpu_timer
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +51,16 @@ FORMATS: Final[tuple[Format, ...]] = (
         ingero_agent.read,
         ingero_sqlite.companions,
     ),
+    Format(kineto.KIND, kineto.ACCEPTS, kineto.mismatch, kineto.read, lambda _path: ()),
+    Format(
+        flight_recorder.KIND,
+        flight_recorder.ACCEPTS,
+        flight_recorder.mismatch,
+        flight_recorder.read,
+        lambda _path: (),
+    ),
+    Format(xpu_timer.KIND, xpu_timer.ACCEPTS, xpu_timer.mismatch, xpu_timer.read, lambda _path: ()),
+    Format(inspector.KIND, inspector.ACCEPTS, inspector.mismatch, inspector.read, lambda _path: ()),
 )
 
 

@@ -14,7 +14,7 @@ import duckdb
 from ingero_mcp.clock import monotonic_s
 from ingero_mcp.errors import IngeroError, SchemaError, StoreBusy, StoreError
 from ingero_mcp.limits import StoreLimits
-from ingero_mcp.store import schema
+from ingero_mcp.store import migrations, schema
 
 Config = dict[str, str | bool | int | float | list[str]]
 
@@ -31,6 +31,8 @@ _HARDENED: Final[Config] = {
     "checkpoint_threshold": "256MB",
     "lock_configuration": True,
 }
+# What attaches a file first is locked down after that.
+_LAST: Final = ("enable_external_access", "lock_configuration")
 # Statements of the store itself (a checkpoint, a migration) may take longer than a query, but not for ever.
 _BACKSTOP_MS: Final = 600_000
 _DRAIN_S: Final = 5.0
@@ -134,18 +136,30 @@ class Engine:
             connection = duckdb.connect(":memory:", config=config)
             schema.create(connection)
             return connection
+        version: int | None = schema.VERSION
         if self._path.exists():
             # A look first, changing nothing: what is not ours stays byte for byte as it is.
-            _inspect(self._path, config, must_hold_events=self._read_only)
+            version = _inspect(self._path, config, must_hold_events=self._read_only)
         elif self._read_only:
             raise StoreError(f"{self._path} does not exist")
-        connection = _open(self._path, config, read_only=self._read_only)
-        if not self._read_only:
-            schema.bring_up_to_date(connection)
+        is_older = version is not None and version < schema.VERSION
+        if self._read_only:
+            return _open_older(self._path, config) if is_older else _open(self._path, config, read_only=True)
+        if version is not None and is_older:
+            migrations.keep_copy(self._path, version)
+        connection = _open(self._path, config, read_only=False)
+        try:
+            migrations.bring_up_to_date(connection)
+        except StoreError as error:
+            connection.close()
+            raise StoreError(f"{self._path}: {error}") from error
+        except BaseException:
+            connection.close()
+            raise
         return connection
 
 
-def _inspect(path: Path, config: Config, *, must_hold_events: bool) -> None:
+def _inspect(path: Path, config: Config, *, must_hold_events: bool) -> int | None:
     try:
         with path.open("rb") as file:
             magic = file.read(len(_SQLITE_MAGIC))
@@ -156,13 +170,14 @@ def _inspect(path: Path, config: Config, *, must_hold_events: bool) -> None:
     with _open(path, config, read_only=True) as connection:
         try:
             version = schema.version_of(connection)
-            schema.require_current(version)
+            schema.require_known(version)
         except SchemaError as error:
             raise SchemaError(f"{path}: {error}") from None
         except duckdb.Error as error:
             raise _explain(path, str(error)) from error
     if version is None and must_hold_events:
         raise SchemaError(f"{path}: an empty DuckDB database; nothing was ever stored in it")
+    return version
 
 
 def _open(path: Path, config: Config, *, read_only: bool) -> duckdb.DuckDBPyConnection:
@@ -170,6 +185,18 @@ def _open(path: Path, config: Config, *, read_only: bool) -> duckdb.DuckDBPyConn
         return duckdb.connect(str(path), read_only=read_only, config=config)
     except duckdb.Error as error:
         raise _explain(path, str(error)) from error
+
+
+def _open_older(path: Path, config: Config) -> duckdb.DuckDBPyConnection:
+    connection = duckdb.connect(":memory:", config={name: config[name] for name in config if name not in _LAST})
+    try:
+        migrations.look_through(connection, path)
+        connection.execute("SET enable_external_access = false")
+        connection.execute("SET lock_configuration = true")
+    except BaseException:
+        connection.close()
+        raise
+    return connection
 
 
 def _explain(path: Path, message: str) -> StoreError | SchemaError:

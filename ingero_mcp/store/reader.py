@@ -3,24 +3,20 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Final
 
 import duckdb
+import pyarrow as pa
 
 from ingero_mcp.clock import monotonic_s
 from ingero_mcp.errors import QueryError, QueryTimeout, StoreBusy
 from ingero_mcp.events import Rows
 from ingero_mcp.limits import StoreLimits
+from ingero_mcp.reader import OnStart
 from ingero_mcp.sqlguard import CheckedQuery, check
 from ingero_mcp.store.engine import Engine
-
-_FIRST_CHUNK: Final = 16
-_LARGEST_CHUNK: Final = 1000
-_FIXED_BYTES: Final = 8
-OnStart = Callable[[Callable[[], None]], None]
-"""Told, just before the engine starts, a function that interrupts it: for callers that may be cancelled."""
+from ingero_mcp.store.fetching import collect, fetch
 
 
 class Reader:
@@ -35,6 +31,21 @@ class Reader:
         self, query: CheckedQuery, *, limit: int, timeout_s: float | None = None, on_start: OnStart | None = None
     ) -> Rows:
         """At most `limit` rows. Raises QueryTimeout, QueryError, or StoreBusy when no place came free."""
+        with self._running(query, timeout_s, on_start) as (cursor, sql):
+            return fetch(cursor, sql, limit, self._limits.result_bytes)
+
+    def table(
+        self, query: CheckedQuery, *, max_bytes: int, timeout_s: float | None = None, on_start: OnStart | None = None
+    ) -> pa.Table:
+        """All rows; raises as `query`, and QueryError when they would need more than `max_bytes`."""
+        with self._running(query, timeout_s, on_start) as (cursor, sql):
+            return collect(cursor, sql, max_bytes)
+
+    @contextmanager
+    def _running(
+        self, query: CheckedQuery, timeout_s: float | None, on_start: OnStart | None
+    ) -> Iterator[tuple[duckdb.DuckDBPyConnection, str]]:
+        """A cursor in a READ ONLY transaction, stopped at the deadline, and what may run on it."""
         # Checked again here, by the same function: what reaches the engine has passed the guard, whoever calls.
         sql = check(query.text).sql
         limit_s = min(timeout_s or self._limits.query_timeout_s, self._limits.query_timeout_s * 20)
@@ -44,8 +55,7 @@ class Reader:
                 on_start(cursor.interrupt)
             try:
                 cursor.execute("BEGIN TRANSACTION READ ONLY")
-                cursor.execute(sql)
-                return self._fetch(cursor, limit)
+                yield cursor, sql
             except duckdb.Error as error:
                 if self._engine.report(error):
                     raise StoreBusy("the database is being reopened; try again in a few seconds") from error
@@ -55,26 +65,6 @@ class Reader:
             finally:
                 deadline.cancel()
                 _end_transaction(cursor)
-
-    def _fetch(self, cursor: duckdb.DuckDBPyConnection, limit: int) -> Rows:
-        described = cursor.description or []
-        columns = tuple(str(column[0]) for column in described)
-        types = tuple(str(column[1]) for column in described)
-        rows: list[tuple[object, ...]] = []
-        size = 0
-        chunk_rows = _FIRST_CHUNK
-        while chunk := cursor.fetchmany(min(chunk_rows, limit + 1 - len(rows))):
-            for row in chunk:
-                size += sum(map(_bytes, row))
-                if len(rows) == limit:
-                    return Rows(columns, types, rows, True, "rows")
-                if size > self._limits.result_bytes:
-                    return Rows(columns, types, rows, True, "bytes")
-                rows.append(row)
-            # Only as many at a time as will fit, going by those seen: one row may be very large.
-            left = self._limits.result_bytes - size
-            chunk_rows = max(1, min(_LARGEST_CHUNK, left * len(rows) // max(size, 1)))
-        return Rows(columns, types, rows)
 
     @contextmanager
     def _place(self) -> Iterator[None]:
@@ -88,17 +78,6 @@ class Reader:
             yield
         finally:
             self._places.release()
-
-
-def _bytes(cell: object) -> int:
-    """About how much the cell adds to an answer, whatever is nested in it."""
-    if isinstance(cell, str | bytes):
-        return len(cell)
-    if isinstance(cell, list | tuple):
-        return _FIXED_BYTES + sum(map(_bytes, cell))
-    if isinstance(cell, dict):
-        return _FIXED_BYTES + sum(_bytes(key) + _bytes(value) for key, value in cell.items())
-    return _FIXED_BYTES
 
 
 class _Deadline:
@@ -130,11 +109,11 @@ def _end_transaction(cursor: duckdb.DuckDBPyConnection) -> None:
 
 def _explain(error: duckdb.Error) -> QueryError:
     message = str(error)
-    if isinstance(error, duckdb.OutOfMemoryException):
+    if message.startswith("Out of Memory Error"):
         return QueryError(
             "the query needs more memory than queries may use; aggregate earlier, select fewer columns, or filter "
             f"by time ({message.splitlines()[0]})"
         )
-    if isinstance(error, duckdb.InterruptException):
+    if message.startswith("INTERRUPT Error"):
         return QueryError("the query was cancelled")
     return QueryError(message)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from concurrent.futures import Future
 from contextlib import ExitStack
 from pathlib import Path
@@ -9,15 +10,19 @@ from types import TracebackType
 
 import pyarrow as pa
 
+from ingero_mcp.clocks import NodeClock
 from ingero_mcp.errors import IngeroError, StoreBusy, StoreError
 from ingero_mcp.events import Rows
 from ingero_mcp.limits import StoreLimits
+from ingero_mcp.reader import OnStart
 from ingero_mcp.sqlguard import CheckedQuery
 from ingero_mcp.store.engine import Engine
 from ingero_mcp.store.lock import FileLock
-from ingero_mcp.store.reader import OnStart, Reader
+from ingero_mcp.store.node_clocks import batch_of
+from ingero_mcp.store.reader import Reader
 from ingero_mcp.store.schema import CONTEXT
-from ingero_mcp.store.writer import Appended, Key, Writer
+from ingero_mcp.store.transaction import Key
+from ingero_mcp.store.writer import Appended, Writer
 
 
 class Store:
@@ -62,11 +67,27 @@ class Store:
         """Queue what a node knew besides its events (stored chains, stacks, sessions, ...); as `append`."""
         return self._writable().append(batch, Key(key, lasting) if key is not None else None, CONTEXT)
 
+    def keep_clocks(self, clocks: Sequence[NodeClock]) -> Future[Appended]:
+        """Queue what was found out about clocks; the future resolves once it is committed.
+
+        One of the same cluster, node, rank, time and method takes the place of the one before. Raises as `append`.
+        """
+        return self._writable().keep_clocks(batch_of(clocks))
+
     def query(
         self, query: CheckedQuery, *, limit: int, timeout_s: float | None = None, on_start: OnStart | None = None
     ) -> Rows:
         """Run a checked query; at most `limit` rows. Raises QueryTimeout, QueryError or StoreBusy."""
         return self._reader.query(query, limit=limit, timeout_s=timeout_s, on_start=on_start)
+
+    def table(
+        self, query: CheckedQuery, *, max_bytes: int, timeout_s: float | None = None, on_start: OnStart | None = None
+    ) -> pa.Table:
+        """Run a checked query; all rows, as Arrow. QueryError if they need more than `max_bytes`; else as `query`.
+
+        Integers wider than 64 bits (as sum() makes them) are decimals there: cast them in the query.
+        """
+        return self._reader.table(query, max_bytes=max_bytes, timeout_s=timeout_s, on_start=on_start)
 
     def announce(self, url: str, token_file: str) -> None:
         """Tell those who find the file locked where its owner answers."""

@@ -17,15 +17,17 @@ from typing import Final
 
 import duckdb
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from ingero_mcp.batches import ARROW_SCHEMA
 from ingero_mcp.clock import monotonic_s, now_ns
 from ingero_mcp.errors import DiskFull, IngeroError, StoreBusy
 from ingero_mcp.events import FIRST_SERVER_SEQ
 from ingero_mcp.limits import MIB, StoreLimits
+from ingero_mcp.store import node_clocks
 from ingero_mcp.store.engine import Engine
-from ingero_mcp.store.schema import BATCHES, ROWS
+from ingero_mcp.store.epochs import Epochs
+from ingero_mcp.store.schema import BATCHES, NODE_CLOCKS, ROWS
+from ingero_mcp.store.transaction import Key, claim, insert, roll_back
 
 _log = logging.getLogger(__name__)
 _IDLE_S: Final = 2.0
@@ -41,14 +43,6 @@ class Appended:
 
     rows: int
     duplicate: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Key:
-    """What identifies a batch. A `lasting` key is never forgotten, others after the retry memory of the store."""
-
-    value: bytes
-    lasting: bool = False
 
 
 @dataclass(slots=True)
@@ -74,6 +68,7 @@ class Writer:
         self._retry_at_s = 0.0
         self._dirty = False
         self._forget_at_s = 0.0
+        self._epochs = Epochs()
         self._next_seq = self._first_free_seq()
         self._thread = threading.Thread(target=self._run, name="ingero-writer")
         self._thread.start()
@@ -87,16 +82,22 @@ class Writer:
         """Queue a batch; the future resolves after its commit. StoreBusy when it cannot be taken now."""
         if batch.schema != ARROW_SCHEMA:
             raise TypeError("the batch does not have the columns of events (batches.ARROW_SCHEMA)")
-        pending = _Pending(batch, key, table)
+        return self._accept(_Pending(batch, key, table))
+
+    def keep_clocks(self, clocks: pa.RecordBatch) -> Future[Appended]:
+        """Queue clocks of nodes (`node_clocks.SCHEMA`); as `append`."""
+        return self._accept(_Pending(clocks, None, NODE_CLOCKS))
+
+    def _accept(self, pending: _Pending) -> Future[Appended]:
         with self._changed:
             if self._closing:
                 raise StoreBusy("the store is closing; send the batch again to its successor")
             if self._failure is not None and monotonic_s() < self._retry_at_s:
                 raise type(self._failure)(*self._failure.args)
-            if self._queued_rows and self._queued_rows + batch.num_rows > self._limits.queued_rows:
+            if self._queued_rows and self._queued_rows + pending.batch.num_rows > self._limits.queued_rows:
                 raise StoreBusy(f"{self._queued_rows} rows are waiting to be written; send the batch again later")
             self._queue.append(pending)
-            self._queued_rows += batch.num_rows
+            self._queued_rows += pending.batch.num_rows
             self._changed.notify()
         return pending.done
 
@@ -167,23 +168,28 @@ class Writer:
         with self._engine.cursor() as cursor:
             cursor.execute("BEGIN")
             try:
-                fresh = _claim(cursor, group)
-                for table in sorted({pending.table for pending in fresh}):
-                    rows = pa.Table.from_batches([pending.batch for pending in fresh if pending.table == table])
-                    next_seq = _insert(cursor, table, rows, next_seq)
+                is_fresh = claim(cursor, [pending.key for pending in group])
+                fresh = [pending for pending, fresh in zip(group, is_fresh, strict=True) if fresh]
+                for table, batches in _by_table(fresh).items():
+                    if table == NODE_CLOCKS:
+                        for clocks in batches:
+                            node_clocks.insert(cursor, clocks)
+                        continue
+                    rows = pa.Table.from_batches(batches)
+                    if table == ROWS:
+                        self._epochs.note(cursor, rows)
+                    next_seq = insert(cursor, table, rows, next_seq)
                 cursor.execute("COMMIT")
-            except duckdb.Error as error:
-                self._engine.report(error)
-                _roll_back(cursor)
-                raise
-            except BaseException:
-                _roll_back(cursor)
+            except BaseException as error:
+                if isinstance(error, duckdb.Error):
+                    self._engine.report(error)
+                self._epochs.forget()
+                roll_back(cursor)
                 raise
         self._next_seq = next_seq
-        stored = {id(pending) for pending in fresh}
         return [
-            Appended(pending.batch.num_rows) if id(pending) in stored else Appended(0, duplicate=True)
-            for pending in group
+            Appended(pending.batch.num_rows) if fresh else Appended(0, duplicate=True)
+            for pending, fresh in zip(group, is_fresh, strict=True)
         ]
 
     def _note_failure(self, error: Exception) -> StoreBusy:
@@ -226,52 +232,8 @@ class Writer:
         return FIRST_SERVER_SEQ if row is None or row[0] is None else int(row[0]) + 1
 
 
-def _claim(cursor: duckdb.DuckDBPyConnection, group: list[_Pending]) -> list[_Pending]:
-    """Record the keys of the group; returns the batches that were not stored before."""
-    first: dict[bytes, _Pending] = {}
+def _by_table(group: list[_Pending]) -> dict[str, list[pa.RecordBatch]]:
+    batches: dict[str, list[pa.RecordBatch]] = {}
     for pending in group:
-        if pending.key is not None:
-            first.setdefault(pending.key.value, pending)
-    if not first:
-        return group
-    now = now_ns()
-    received = [None if pending.key and pending.key.lasting else now for pending in first.values()]
-    keys = pa.table({"key": pa.array(first, type=pa.binary()), "received_ns": pa.array(received, type=pa.int64())})
-    cursor.register("keys", keys)
-    claimed = cursor.execute(
-        f"INSERT INTO {BATCHES} SELECT key, received_ns FROM keys ON CONFLICT DO NOTHING RETURNING key"
-    ).fetchall()
-    cursor.unregister("keys")
-    fresh = {key for (key,) in claimed}
-    return [
-        pending
-        for pending in group
-        if pending.key is None or (pending.key.value in fresh and first[pending.key.value] is pending)
-    ]
-
-
-def _insert(cursor: duckdb.DuckDBPyConnection, table: str, rows: pa.Table, next_seq: int) -> int:
-    numbered, next_seq = _number(rows, next_seq)
-    cursor.register("incoming", numbered)
-    cursor.execute(f"INSERT INTO {table} SELECT * FROM incoming")
-    cursor.unregister("incoming")
-    return next_seq
-
-
-def _number(rows: pa.Table, next_seq: int) -> tuple[pa.Table, int]:
-    """Give the events that came without a sequence number one of the server's own."""
-    place = rows.schema.get_field_index("event_seq")
-    column = rows.column(place)
-    if column.null_count == 0:
-        return rows, next_seq
-    numbers = pa.array(range(next_seq, next_seq + rows.num_rows), type=pa.int64())
-    numbered = pc.if_else(pc.is_null(column), numbers, column.combine_chunks())
-    return rows.set_column(place, rows.schema.field(place), numbered), next_seq + rows.num_rows
-
-
-def _roll_back(cursor: duckdb.DuckDBPyConnection) -> None:
-    try:
-        cursor.execute("ROLLBACK")
-    except duckdb.Error as error:
-        # The transaction is already gone, with the instance; the first error is the one to report.
-        _log.debug("rollback: %s", error)
+        batches.setdefault(pending.table, []).append(pending.batch)
+    return batches

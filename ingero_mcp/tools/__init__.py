@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Final
 
-from ingero_mcp.tools import event_history, find_outlier_nodes, get_cost, run_analysis
+from ingero_mcp.tools import event_history, explain_stall, find_outlier_nodes, get_cost, run_analysis
 from ingero_mcp.tools.tool import FleetTool
 
 TOOLS: Final[tuple[FleetTool, ...]] = (
+    explain_stall.TOOL,
     find_outlier_nodes.TOOL,
     event_history.TOOL,
     run_analysis.TOOL,

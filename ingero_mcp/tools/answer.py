@@ -95,9 +95,17 @@ class Finished:
         """Bytes on the wire."""
         return _json_bytes(self.structured) + _json_bytes(self.text) + _ENVELOPE_BYTES
 
+    def with_note(self, note: str) -> Finished:
+        """The same with a note more in both channels."""
+        notes = [*self.structured.get("notes", []), note]
+        return Finished({**self.structured, "notes": notes}, f"{self.text}\nnote: {note}")
 
-def finish(answer: Answer, model: type[Table]) -> Finished:
+
+def finish(answer: Answer | Finished, model: type[BaseModel]) -> Finished:
     """Both channels of the answer, at most MAX_BYTES together; what had to be left out is said in it."""
+    if isinstance(answer, Finished):
+        return answer
+    assert issubclass(model, Table), "rows are shown as a table"
     for most_bytes in _CELL_STEPS:
         finished = _fit(_Draft(answer, model, most_bytes))
         if finished is not None:

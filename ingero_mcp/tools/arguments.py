@@ -20,7 +20,7 @@ from ingero_mcp.tools.nearest import nearest, quoted
 
 Schema = Mapping[str, Any]
 
-_ARTICLE: Final = {"string": "a text", "integer": "an integer", "number": "a number"}
+_ARTICLE: Final = {"string": "a text", "integer": "an integer", "number": "a number", "boolean": "true or false"}
 _LONGEST: Final = 100_000
 
 
@@ -71,6 +71,8 @@ def _take_one(name: str, value: object, parameter: Schema, example: Mapping[str,
         taken = taken if taken in parameter["enum"] else None
     elif kind == "string":
         taken = _as_text(value)
+    elif kind == "boolean":
+        taken = _as_truth(value)
     else:
         taken = _as_number(value, integral=kind == "integer")
     if taken is None or not _in_range(taken, parameter):
@@ -93,6 +95,11 @@ def _as_text(value: object) -> str | None:
     except UnicodeEncodeError:  # half of a surrogate pair: no database text can equal it
         return None
     return value
+
+
+def _as_truth(value: object) -> bool | None:
+    said = str(value).strip().lower() if isinstance(value, bool | int | str) else ""
+    return {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}.get(said)
 
 
 def _as_number(value: object, *, integral: bool) -> int | float | None:

@@ -5,28 +5,18 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import TypeAlias
+
+import pyarrow as pa
 
 from ingero_mcp import windows
 from ingero_mcp.clock import WallClock
 from ingero_mcp.events import Rows
+from ingero_mcp.reader import Reader as AnyReader
 from ingero_mcp.sqlguard import CheckedQuery, check
-from ingero_mcp.turns import Cancellation, Interrupt
+from ingero_mcp.turns import Cancellation
 
-
-class Reader(Protocol):
-    """Runs checked queries; `on_start` is told, just before a query runs, a function that interrupts it."""
-
-    def query(
-        self,
-        query: CheckedQuery,
-        *,
-        limit: int,
-        timeout_s: float | None = None,
-        on_start: Callable[[Interrupt], None] | None = None,
-    ) -> Rows:
-        """At most `limit` rows; raises QueryTimeout, QueryError or StoreBusy."""
-        ...
+Reader: TypeAlias = AnyReader[CheckedQuery]
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +38,15 @@ class Call:
         self.cancellation.require_wanted()
         try:
             return self.reader.query(query, limit=limit, on_start=self.cancellation.watch)
+        finally:
+            self.cancellation.forget()
+
+    def table(self, sql: str | CheckedQuery, max_bytes: int) -> pa.Table:
+        """All rows of a query of our own, as Arrow; QueryError if they need more than `max_bytes`."""
+        query = check(sql) if isinstance(sql, str) else sql
+        self.cancellation.require_wanted()
+        try:
+            return self.reader.table(query, max_bytes=max_bytes, on_start=self.cancellation.watch)
         finally:
             self.cancellation.forget()
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from ingero_mcp.tools.answer import Answer, Table
+from ingero_mcp.tools.answer import Answer, Finished
 from ingero_mcp.tools.call import Call
 
 
@@ -17,14 +17,14 @@ class FleetTool:
     """A tool as it is registered.
 
     `name` is canonical (dotted). `answer` blocks and is run in a worker thread; it is given the call and an
-    instance of `arguments`. `table` is the type of its structured content, `example` a good value for each
-    parameter, to show when one was refused.
+    instance of `arguments`; rows it leaves to be cut to size, anything else it finishes itself. `table` is the type
+    of its structured content, `example` a good value for each parameter, to show when one was refused.
     """
 
     name: str
     title: str
     description: str
     arguments: type[BaseModel]
-    answer: Callable[[Call, Any], Answer]
-    table: type[Table]
+    answer: Callable[[Call, Any], Answer | Finished]
+    table: type[BaseModel]
     example: Mapping[str, object]

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from ingero_mcp.cli import query
+from ingero_mcp.cli import opened
 from ingero_mcp.cli.import_file import put
 from ingero_mcp.cli.main import main
 from ingero_mcp.importers.registry import open_file
@@ -174,7 +174,7 @@ def test_a_database_of_an_agent_is_asked_without_a_file_of_ours(
 def test_a_database_too_large_for_memory_is_to_be_imported(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(query, "_MOST_IN_MEMORY", 2)
+    monkeypatch.setattr(opened, "_MOST_IN_MEMORY", 2)
     path = write(tmp_path / "a.db", events=[event(n) for n in range(3)])
     code, _, err = run(capsys, "query", "-d", path, "SELECT 1 FROM events")
     assert code == 1

@@ -31,7 +31,7 @@ def refusal(path: Path, read: Callable[[Path], object] = open_file) -> str:
         read(path)
     message = str(caught.value)
     assert message.isprintable()
-    assert len(message) < 800
+    assert len(message) < 1200
     return message
 
 

@@ -10,7 +10,16 @@ import pytest
 
 from ingero_probes.elf_symbols import read_functions
 from tests.conftest import RunServer
-from tests.probes.tracing import Tracer, first_byte, let_go, query, times_off_cpu, wait_until, with_pids
+from tests.probes.tracing import (
+    Tracer,
+    explained,
+    first_byte,
+    let_go,
+    query,
+    times_off_cpu,
+    wait_until,
+    with_pids,
+)
 from tests.standin.build import Standin
 from tests.standin.job import TrainingJob, Truth
 
@@ -91,6 +100,20 @@ def test_the_late_rank_and_its_fault_are_in_the_store(
         pytest.fail("the machine is too busy: by its own clock the job was late elsewhere than planted, five times")
     assert query(database, LATE_STEPS) == [(step, rank, fault) for step, rank in planted]
     assert_whole(database, truth)
+    assert_explained(database, planted)
+
+
+def assert_explained(database: Path, planted: list[tuple[int, int]], node: str = "node-1") -> None:
+    """One call names the rank, its host, the steps and the period; and nobody in a healthy run."""
+    said = explained(database)
+    blamed = [(culprit["rank"], culprit["node_id"]) for culprit in said["culprits"]]
+    if not planted:
+        assert (said["verdict"], blamed) == ("healthy", []), said["summary"]
+        return
+    assert (said["verdict"], blamed) == ("straggler", [(CULPRIT, node)]), said["summary"]
+    assert said["affected_steps"]["list"] == PLANTED
+    assert said["period_steps"] == EVERY
+    assert said["culprits"][0]["lateness_ms"] == pytest.approx(FAULT_MS, rel=0.25)
 
 
 def assert_whole(database: Path, truth: Truth) -> None:
@@ -153,6 +176,8 @@ def test_two_daemons_with_clocks_apart_join_all_the_same(
         SELECT median(b.left_ns - a.left_ns) FROM left_at AS a JOIN left_at AS b ON a.step = b.step
         WHERE a.node_id = 'host-a' AND b.node_id = 'host-b'"""
     assert query(database, apart)[0][0] / 1e6 == pytest.approx(40, abs=10)
+    said = explained(database)
+    assert (said["verdict"], said["culprits"]) == ("healthy", []), said["summary"]
 
 
 @pytest.mark.parametrize("flags", [(), ("one process",)])

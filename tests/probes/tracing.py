@@ -75,6 +75,14 @@ def query(path: Path, sql: str) -> list[tuple[Any, ...]]:
         return store.query(check(sql), limit=100_000).rows
 
 
+def explained(path: Path) -> dict[str, Any]:
+    """What `ingero explain` says of the database of a server that has stopped."""
+    done = subprocess.run([*INGERO, "explain", "-d", path, "--json"], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+    said: dict[str, Any] = json.loads(done.stdout)
+    return said
+
+
 def first_byte(pid: int, library: Path, address: int) -> int:
     """The byte at a function's first instruction, as that process would run it: 0xCC where a probe is."""
     for line in Path(f"/proc/{pid}/maps").read_text().splitlines():

@@ -63,14 +63,14 @@ def test_a_batch_that_is_not_one_of_events_is_refused_at_the_door(store: Store) 
 
 
 def test_one_batch_at_fault_does_not_fail_its_neighbours(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    insert = writing._insert
+    insert = writing.insert
 
     def refuse_seven(cursor: duckdb.DuckDBPyConnection, table: str, rows: pa.Table, next_seq: int) -> int:
         if 7 in {chunk.num_rows for chunk in rows.to_batches()}:
             raise ValueError("this one is odd")
         return insert(cursor, table, rows, next_seq)
 
-    monkeypatch.setattr(writing, "_insert", refuse_seven)
+    monkeypatch.setattr(writing, "insert", refuse_seven)
     monkeypatch.setattr(writing, "_RETRY_S", 0.0)
     futures = [store.append(samples(rows)) for rows in (1, 7, 2, 3)]
     outcomes = [future.exception(timeout=10) for future in futures]
@@ -95,7 +95,7 @@ def test_a_full_disk_is_said_and_left_behind(tmp_path: Path, monkeypatch: pytest
 
 
 def test_after_a_fatal_error_the_database_is_opened_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    insert = writing._insert
+    insert = writing.insert
     fatal = [duckdb.FatalException("FATAL Error: database has been invalidated")]
 
     def fail_once(cursor: duckdb.DuckDBPyConnection, table: str, rows: pa.Table, next_seq: int) -> int:
@@ -105,7 +105,7 @@ def test_after_a_fatal_error_the_database_is_opened_again(tmp_path: Path, monkey
 
     with open_store(tmp_path / "a.duckdb") as store:
         store.append(samples(5)).result(timeout=10)
-        monkeypatch.setattr(writing, "_insert", fail_once)
+        monkeypatch.setattr(writing, "insert", fail_once)
         assert isinstance(store.append(samples(5)).exception(timeout=10), StoreBusy)
         assert store.failure is not None
         send(store, 5)

@@ -21,6 +21,7 @@ HISTORY = "fleet.cluster.event_history"
 OUTLIERS = "fleet.cluster.find_outlier_nodes"
 ANALYSIS = "fleet.cluster.run_analysis"
 COST = "fleet.cluster.get_cost"
+EXPLAIN = "fleet.cluster.explain_stall"
 
 
 def put(store: Store, rows: Sequence[Mapping[str, Any]]) -> None:
@@ -64,7 +65,8 @@ async def ask(
     if result.is_error:
         assert result.structured_content is None
     else:
-        assert text_of(result).startswith(f"{result.structured_content['row_count']} row")
+        begin = "verdict: " if tool == EXPLAIN else f"{result.structured_content['row_count']} row"
+        assert text_of(result).startswith(begin)
     return result
 
 

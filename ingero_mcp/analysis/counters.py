@@ -1,0 +1,73 @@
+"""GPU counters: a GPU whose clock is unlike its peers', or that says it is throttled.
+
+With host timing a slow GPU cannot be seen in the calls: every rank waits equally long for it. Its counters show it.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+
+from ingero_mcp.analysis.evidence import Counter, Evidence
+from ingero_mcp.analysis.findings import Affected, Culprit, Finding, Statement
+from ingero_mcp.analysis.incidents import Incident
+from ingero_mcp.analysis.steps import Steps
+from ingero_mcp.analysis.words import ranks_text
+
+_CLOCK: Final = "gpu.clock.sm_mhz"
+_THROTTLE: Final = "gpu.throttle."
+_IDLE: Final = "idle"  # a GPU without work lowers its clock: that is no fault
+_SLOW: Final = 0.9  # of the median clock
+
+
+def slow_gpu(evidence: Evidence, steps: Steps, slow: Incident | None) -> Finding | None:
+    """The ranks whose GPU counters stand out; `slow` are the steps in which transfers took longer, if any did."""
+    suspects: dict[int, Statement] = {}
+    clocks = [one for one in evidence.counters if one.metric == _CLOCK]
+    usual = float(np.median([one.median for one in clocks])) if len(clocks) > 2 else 0.0
+    for one in clocks:
+        if one.median < _SLOW * usual:
+            statement = f"the GPU of rank {{}} runs at {one.median:.0f} MHz, its peers at {usual:.0f}"
+            _suspect(suspects, evidence, one, statement, one.median, "MHz")
+    flags = [one for one in evidence.counters if one.metric.startswith(_THROTTLE) and _IDLE not in one.metric]
+    throttled = [one for one in flags if one.median > 0]
+    for one in throttled:
+        if len(throttled) <= len(flags) / 2:
+            _suspect(suspects, evidence, one, f"{one.metric} is set on the GPU of rank {{}}", one.median, "")
+    if not suspects or len(suspects) > len(evidence.places) / 2:
+        return None
+    ranks = sorted(suspects)
+    numbers = steps.numbers[slow.steps] if slow is not None else steps.numbers
+    return Finding(
+        "straggler",
+        "unknown",
+        0.8 if slow is not None else 0.6,
+        tuple(suspects[rank] for rank in ranks[:8]),
+        culprits=tuple(Culprit(rank, slow.excess if slow else None, len(numbers) / len(steps)) for rank in ranks),
+        alternatives=(("gpu_throttle", 0.6),),
+        waiting_ranks=tuple(rank for rank in evidence.places if rank not in ranks),
+        affected=Affected(tuple(numbers.tolist()), len(steps)),
+        onset_step=int(numbers[0]),
+        lost_ns=slow.excess * len(slow.steps) if slow else 0.0,
+        summary=(
+            f"The GPU of rank {ranks_text(ranks)} is slower than its peers'.",
+            "The hosts of all ranks wait equally long, as they do for a late GPU.",
+            "Look at its temperature, power limit and throttle reasons.",
+        ),
+    )
+
+
+def _suspect(
+    suspects: dict[int, Statement], evidence: Evidence, one: Counter, statement: str, value: float, unit: str
+) -> None:
+    for rank in _ranks_of(evidence, one):
+        suspects.setdefault(rank, Statement(statement.format(rank), value, unit))
+
+
+def _ranks_of(evidence: Evidence, one: Counter) -> list[int]:
+    if one.rank is not None:
+        return [one.rank]
+    if one.gpu_uuid is not None:
+        return [rank for rank, place in evidence.places.items() if place.gpu_uuid == one.gpu_uuid]
+    return []

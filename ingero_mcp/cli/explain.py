@@ -1,0 +1,83 @@
+"""`ingero explain`: which rank holds a job up, since when and why it is thought so; what explain_stall answers.
+
+Over a database file, over any file or folder that can be imported (read into memory), or over the local server.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+from typing import Any, Final
+
+from ingero_mcp import run_file
+from ingero_mcp.cli.import_file import add_names, names
+from ingero_mcp.cli.opened import ask, interruptible, is_database, opened, path_of
+from ingero_mcp.errors import ConfigError, StoreLocked
+from ingero_mcp.importers.imported import Names
+from ingero_mcp.tools.call import Call
+from ingero_mcp.tools.explain_stall import ExplainStall, explain_stall
+from ingero_mcp.tools.explanation import complete
+from ingero_mcp.turns import Cancellation
+from ingero_mcp.windows import WINDOW_FORMS
+
+_PATH: Final = "/api/v1/explain"
+
+
+def prepare_parser(parser: argparse.ArgumentParser) -> None:
+    """What to explain, and where it is."""
+    parser.add_argument(
+        "-d", "--db", help="database file, or a trace, dump or folder of them (default: the local server)"
+    )
+    add_names(parser)
+    parser.add_argument("--window", help=f"time range: {WINDOW_FORMS} (default: all)")
+    parser.add_argument("--job", metavar="NAME", help="only this job (default: the jobs with most events)")
+    parser.add_argument("--comm", metavar="ID", help="only collectives of this communicator")
+    parser.add_argument("--plot", action="store_true", help="add a plot in text: ranks by steps, how late each was")
+    parser.add_argument("--json", action="store_true", help="print the whole answer as JSON")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Ask and print."""
+    path = None if arguments.db is None else path_of(arguments.db)
+    given = ExplainStall(
+        window=arguments.window,
+        # For a file that is imported it is the name of the cluster, and not a choice among several.
+        cluster_id=arguments.cluster if path is None or is_database(path) else None,
+        job_id=arguments.job,
+        comm_id=arguments.comm,
+        include_plot=arguments.plot,
+    )
+    said = _from_local_server(given) if path is None else _from_file(path, names(arguments), given)
+    print(json.dumps(complete(said["structured"]), allow_nan=False) if arguments.json else said["text"])
+    return 0
+
+
+def _from_file(path: Path, named: Names, given: ExplainStall) -> dict[str, Any]:
+    cancellation = Cancellation()
+    warnings: list[str] = []
+    try:
+        with opened(path, named, warnings) as store:
+
+            def work(tell: Any) -> Any:
+                tell(cancellation.cancel)
+                return explain_stall(Call(store, None, cancellation=cancellation), given)
+
+            said = interruptible(work)
+    except StoreLocked as owned:
+        if not owned.url:
+            raise
+        return _ask(owned.url, owned.token_file, given)
+    structured = said.structured | {"notes": [*said.structured["notes"], *warnings]}
+    return {"structured": structured, "text": said.text}
+
+
+def _from_local_server(given: ExplainStall) -> dict[str, Any]:
+    local = run_file.local_server()
+    if local is None:
+        raise ConfigError("no local server is running; name a file with -d, or start one with ingero serve")
+    return _ask(local.url, local.token_file, given)
+
+
+def _ask(url: str, token_file: str, given: ExplainStall) -> dict[str, Any]:
+    return ask(url, token_file, _PATH, given.model_dump(exclude_none=True), {"structured", "text"})

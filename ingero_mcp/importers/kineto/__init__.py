@@ -1,0 +1,1 @@
+"""Traces of the PyTorch profiler (Kineto): JSON, plain or gzipped, one file per rank."""

@@ -1,0 +1,190 @@
+"""The kinds of what a node knew besides its events."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from ingero_mcp.views.kind import Kind, Shown
+from ingero_mcp.views.view import attribute
+
+_PLACE: Final = (Shown("cluster_id", "cluster", sql="cluster_id"), Shown("node_id", "node", sql="node_id"))
+_PID: Final = Shown("pid", "process id", sql="pid")
+_RANKS: Final = (
+    Shown("rank", "global rank", sql="rank"),
+    Shown("local_rank", "rank on its node", sql="local_rank"),
+    Shown("world_size", "size of the job", sql="world_size"),
+)
+
+CHAIN: Final = Kind(
+    "causal_chain",
+    "ingero.chain.",
+    "chains",
+    "one row per causal chain that a node detected: what was slow, and what happened beside it",
+    (
+        *_PLACE,
+        Shown("chain_id", "chain; an Ingero agent writes node:descriptor", sql="causal_chain_id"),
+        Shown("detected_ns", "when it was detected, Unix ns", sql="timestamp_ns"),
+        Shown("severity", "HIGH, MEDIUM or LOW"),
+        Shown(
+            "summary",
+            "one line",
+            sql=f"coalesce({attribute('ingero.chain.summary')}, {attribute('otlp.log.body')})",
+        ),
+        Shown("root_cause", "what was seen in the same time; not proven to be the cause"),
+        Shown("explanation", "a paragraph"),
+        Shown("recommendations", "JSON array of strings"),
+        Shown("op", "the operation that was slow"),
+        Shown("p99_us", "its 99th percentile in microseconds; NULL if the chain is not about its duration", "BIGINT"),
+        Shown("p50_us", "its median in microseconds", "BIGINT"),
+        Shown("tail_ratio", "the first divided by the second", "DOUBLE"),
+        Shown("timeline", "JSON array of {layer, op, detail, dur_us}"),
+        _RANKS[0],
+    ),
+    on_the_wire=True,
+)
+STACK: Final = Kind(
+    "stack",
+    "ingero.stack.",
+    "stacks",
+    "one row per call stack of a cluster; join on stack_id",
+    (
+        Shown("cluster_id", "cluster", sql="cluster_id"),
+        Shown("node_id", "a node that recorded it", sql="node_id"),
+        Shown("stack_id", "as in events; 16 hex digits of its hash where an Ingero agent recorded it", sql="stack_id"),
+        Shown(
+            "frames", "JSON array of strings, innermost first: Python's function (file:line), then native symbol (file)"
+        ),
+        Shown("ips", "JSON array of addresses, where no frame has a name"),
+    ),
+    on_the_wire=True,
+    one_per=("cluster_id", "stack_id"),
+)
+SESSION: Final = Kind(
+    "session",
+    "ingero.session.",
+    "sessions",
+    "one row per run of an Ingero agent",
+    (
+        *_PLACE,
+        Shown("started_ns", "Unix ns", sql="timestamp_ns"),
+        Shown("stopped_ns", "Unix ns; NULL if it was running still", sql="timestamp_ns + duration_ns"),
+        Shown("gpu_model", "model and memory"),
+        Shown("gpu_driver", "driver version"),
+        Shown("cpu_model", "model"),
+        Shown("cpu_cores", "number of cores", "BIGINT"),
+        Shown("mem_total_mb", "memory of the host in MB", "BIGINT"),
+        Shown("kernel", "Linux kernel"),
+        Shown("os_release", "distribution"),
+        Shown("cuda_version", "CUDA"),
+        Shown("python_version", "Python"),
+        Shown("ingero_version", "agent"),
+        Shown("pid_filter", "traced process ids, comma separated; empty: all"),
+        Shown("flags", "options of the run"),
+        *_RANKS,
+    ),
+)
+PROCESS_NAME: Final = Kind(
+    "process_name",
+    "ingero.process_name.",
+    "process_names",
+    "one row per process that an Ingero agent named; captured text, not trusted",
+    (
+        *_PLACE,
+        _PID,
+        Shown("name", "command name", sql="process"),
+        Shown("seen_ns", "when it was last seen, Unix ns", sql="timestamp_ns"),
+    ),
+)
+SNAPSHOT: Final = Kind(
+    "system_snapshot",
+    "ingero.snapshot.",
+    "snapshots",
+    "one row per second of a node's system load",
+    (
+        *_PLACE,
+        Shown("timestamp_ns", "Unix ns", sql="timestamp_ns"),
+        Shown("cpu_pct", "CPU use in percent", "DOUBLE"),
+        Shown("mem_pct", "memory use in percent", "DOUBLE"),
+        Shown("mem_available_mb", "available memory in MB", "BIGINT"),
+        Shown("swap_mb", "swap in use in MB", "BIGINT"),
+        Shown("load_avg", "load average over one minute", "DOUBLE"),
+    ),
+)
+_AGGREGATE: Final = (
+    *_PLACE,
+    Shown("source", "as in events", sql="source"),
+    Shown("op", "the operation, as metric_name in events"),
+    _PID,
+    Shown("bucket_ns", "start of the bucket, Unix ns", sql="timestamp_ns"),
+    Shown("count", "how often it happened", sql="value_int"),
+    Shown("stored", "how many of those are among the events", "BIGINT"),
+    Shown("sum_duration_ns", "sum of the durations", "BIGINT"),
+    Shown("min_duration_ns", "the shortest", "BIGINT"),
+    Shown("max_duration_ns", "the longest", "BIGINT"),
+    Shown("sum_arg0", "sum of arg0 where it is an amount: bytes of allocations and copies", "BIGINT"),
+)
+AGGREGATE: Final = Kind(
+    "op_aggregate",
+    "ingero.aggregate.",
+    "aggregates",
+    "one row per minute, operation and process with what really happened; an agent stores only some of it as events",
+    _AGGREGATE,
+)
+AGGREGATE_5S: Final = Kind(
+    "op_aggregate_5s",
+    "ingero.aggregate.",
+    "aggregates_5s",
+    "the same per 5 seconds, for the last ten minutes; do not add to aggregates, which holds the same calls",
+    _AGGREGATE,
+)
+ANNOTATION: Final = Kind(
+    "annotation",
+    "ingero.annotation.",
+    "annotations",
+    "one row per note that a person or a job put into the recording",
+    (
+        *_PLACE,
+        Shown("timestamp_ns", "Unix ns", sql="timestamp_ns"),
+        Shown("labels", "JSON object", sql=f"coalesce({attribute('ingero.annotation.labels')}, attrs_json)"),
+        Shown("pid", "process it is about; NULL: the whole recording", sql="pid"),
+        Shown("process_start", "start of that process in clock ticks since boot", "BIGINT"),
+        Shown("span_start_ns", "start of the time it is about, Unix ns", "BIGINT"),
+        Shown("span_end_ns", "end of that time, Unix ns", "BIGINT"),
+        Shown("peer_uid", "user id of who sent it", "BIGINT"),
+        Shown("peer_gid", "group id of who sent it", "BIGINT"),
+        Shown("peer_pid", "process id of who sent it", "BIGINT"),
+    ),
+    on_the_wire=True,
+)
+CGROUP: Final = Kind(
+    "cgroup",
+    "ingero.cgroup.",
+    "cgroups",
+    "one row per cgroup, with its container and pod",
+    (
+        *_PLACE,
+        Shown("cgroup_id", "as in ingero_events", "BIGINT"),
+        Shown("container_id", "container"),
+        Shown("path", "path in /sys/fs/cgroup"),
+        Shown("pod_name", "Kubernetes pod"),
+        Shown("namespace", "its namespace"),
+    ),
+)
+CGROUP_SCHEDSTAT: Final = Kind(
+    "cgroup_schedstat",
+    "ingero.cgroup.",
+    "cgroup_schedstat",
+    "one row per cgroup and time window with how long its threads were off CPU",
+    (
+        *_PLACE,
+        Shown("cgroup_id", "as in cgroups", "BIGINT"),
+        Shown("window_start_ns", "Unix ns", sql="timestamp_ns"),
+        Shown("window_end_ns", "Unix ns", sql="timestamp_ns + duration_ns"),
+        Shown("p99_off_cpu_ns", "99th percentile of the times off CPU", "BIGINT"),
+        Shown("total_off_cpu_ns", "their sum", "BIGINT"),
+        Shown("event_count", "their number", "BIGINT"),
+    ),
+)
+KINDS: Final = (
+    CHAIN, STACK, SESSION, PROCESS_NAME, SNAPSHOT, AGGREGATE, AGGREGATE_5S, ANNOTATION, CGROUP, CGROUP_SCHEDSTAT
+)  # fmt: skip
