@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from itertools import chain
 
-from bench import guard, ingest, queries, windows
+from bench import explain, guard, ingest, queries, windows
 from bench.figure import Figure
 
 
@@ -16,6 +16,7 @@ def main() -> None:
         queries.figures(),
         guard.figures(),
         windows.figures(),
+        explain.figures(),
     )
     for figure in chain.from_iterable(sections):
         print(figure, flush=True)

@@ -8,13 +8,14 @@ from typing import Final
 import numpy as np
 
 from ingero_mcp.analysis.calls import Int64s
+from ingero_mcp.analysis.comparison import Comparison
 from ingero_mcp.analysis.distinct import distinct
 from ingero_mcp.analysis.evidence import Evidence
 from ingero_mcp.analysis.findings import Affected, Culprit, Finding, Group, Statement
 from ingero_mcp.analysis.incidents import period_of
 from ingero_mcp.analysis.steps import Steps
-from ingero_mcp.analysis.stragglers import Comparison, Straggler
-from ingero_mcp.analysis.words import duration_text, plural, ranks_text
+from ingero_mcp.analysis.stragglers import Straggler
+from ingero_mcp.analysis.words import capital, duration_text, plural, verb, who
 
 _MOST_CERTAIN: Final = 0.97
 _REGULAR: Final = 0.1  # how far distances in time may be from their median to count as regular
@@ -28,7 +29,7 @@ def finding(
     numbers = comparison.matrix.steps
     first = together[0]
     lost_ns = sum(one.lost_ns for one in together)
-    period = first.period if len(together) == 1 else period_of(bad)
+    period = (first.period if len(together) == 1 else period_of(bad)) or period_of(_worst(first))
     usual_ns, slow_ns = _durations(numbers, bad, steps, comparison, first)
     calls = _calls_of(evidence, steps, first.rank)
     onset = calls.get(int(numbers[bad[0]]))
@@ -40,10 +41,11 @@ def finding(
         Culprit(one.rank, one.lateness_ns, len(one.steps) / len(numbers))
         for one in sorted(together, key=lambda one: -one.lost_ns)
     )
-    seconds = None if period else _period_seconds(evidence, steps, numbers[bad], calls)
+    in_a_row = bool(np.all(np.diff(bad) == 1))
+    seconds = None if period or in_a_row else _period_seconds(evidence, steps, numbers[bad], calls)
     how_often = _how_often(bad, numbers, period, seconds)
     lateness = duration_text(first.lateness_ns)
-    who = f"rank {ranks[0]}" if len(ranks) == 1 else f"ranks {ranks_text(ranks)}"
+    waiting = _waiting(evidence, ranks)
     place = f" on {host}" if host else ""
     confidence = _confidence(lost_ns, runner_up_ns, first)
     slowdown = slow_ns / usual_ns if usual_ns and slow_ns and usual_ns > 0 else None
@@ -51,11 +53,11 @@ def finding(
         "straggler",
         "unknown",
         confidence,
-        _statements(together, comparison, evidence, steps, who, runner_up_ns),
+        _statements(together, comparison, evidence, steps, runner_up_ns),
         culprits=culprits,
         groups=(Group("host", host, tuple(ranks)),) if host and len(ranks) > 1 else (),
         alternatives=(("sequence_imbalance", round((1 - confidence) / 2, 2)),),
-        waiting_ranks=_waiting(evidence, ranks),
+        waiting_ranks=waiting,
         affected=Affected(tuple(numbers[bad].tolist()), len(numbers)),
         onset_ns=None if onset is None else int(evidence.calls.enter_ns[onset]),
         onset_step=int(numbers[bad[0]]),
@@ -66,12 +68,19 @@ def finding(
         lost_ns=lost_ns,
         focus_ns=None if focus is None else int(evidence.calls.enter_ns[focus]),
         summary=(
-            f"{who[0].upper()}{who[1:]}{place} needs {lateness} more than its peers for its own work {how_often}.",
-            f"{plural(len(_waiting(evidence, ranks)), 'rank')} wait for it; a step takes "
-            + (f"{slowdown:.2f} times as long." if slowdown else "as long as it takes."),
+            f"{capital(who(ranks))}{place} {verb(ranks, 'needs', 'need')} {lateness} more than "
+            f"{verb(ranks, 'its', 'their')} peers for {verb(ranks, 'its', 'their')} own work {how_often}.",
+            f"{plural(len(waiting), 'rank')} {verb(waiting, 'waits', 'wait')} for {verb(ranks, 'it', 'them')}"
+            + (f"; such a step takes {slowdown:.2f} times as long." if slowdown else "."),
             "The evidence says who and when; why is not proven by timing alone.",
         ),
     )
+
+
+def _worst(one: Straggler) -> Int64s:
+    """The steps in which a rank was late by at least half of the most: what recurs is seen best in them."""
+    excess = one.excess_ns[one.steps]
+    return np.asarray(one.steps[excess >= np.nanmax(excess) / 2])
 
 
 def _durations(
@@ -103,7 +112,6 @@ def _statements(
     comparison: Comparison,
     evidence: Evidence,
     steps: Steps,
-    who: str,
     runner_up_ns: float,
 ) -> tuple[Statement, ...]:
     numbers = comparison.matrix.steps
@@ -121,14 +129,11 @@ def _statements(
             )
         )
     sigma = max(comparison.sigma_ns.values())
-    statements.append(
-        Statement(
-            f"that is {together[0].lateness_ns / max(sigma, 1.0):.1f} times the spread of the job "
-            f"({duration_text(sigma)})",
-            together[0].lateness_ns / max(sigma, 1.0),
-            "spreads",
+    if sigma > 0:
+        spreads = together[0].lateness_ns / sigma
+        statements.append(
+            Statement(f"that is {spreads:.1f} times the spread of the job ({duration_text(sigma)})", spreads, "spreads")
         )
-    )
     if runner_up_ns:
         statements.append(
             Statement(
@@ -148,7 +153,7 @@ def _how_often(bad: Int64s, numbers: Int64s, period: int | None, seconds: float 
 
 def _period_seconds(evidence: Evidence, steps: Steps, numbers: Int64s, calls: Mapping[int, int]) -> float | None:
     """The period in wall time, if steps recur regularly in time though not in steps."""
-    if len(numbers) < 4 or np.all(np.diff(numbers) == 1):
+    if len(numbers) < 4:
         return None
     last = [calls[number] for number in numbers.tolist() if number in calls]
     times = evidence.calls.enter_ns[last].astype(np.float64)

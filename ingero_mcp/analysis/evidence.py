@@ -135,7 +135,7 @@ class Evidence:
     calls have. `stages` are pipeline stages by rank, where the events say them. `newest_ns` is the time of the newest
     event of the whole database in the window: how long something has been silent is judged by it. `attached` are the
     (communicator, rank) that were met in the middle, so that their numbers mean nothing to others; `unaligned` the
-    ranks that were left out for it.
+    ranks that were left out for it. `moved` are the ranks that were on several nodes; `places` says the last.
     """
 
     cluster_id: str
@@ -153,6 +153,7 @@ class Evidence:
     communicators: Mapping[str, Communicator]
     attached: frozenset[tuple[str, int]] = frozenset()
     unaligned: frozenset[int] = frozenset()
+    moved: frozenset[int] = frozenset()
     entries: tuple[Entry, ...] = ()
     progress: tuple[Progress, ...] = ()
     dumps: tuple[Dump, ...] = ()
@@ -183,9 +184,11 @@ class Evidence:
         return f"{known.name} ({known.desc})" if known.desc else known.name
 
     def event_id(self, call: int) -> str:
-        """The id of the event of a call, by its position in `calls`; empty if its node is not known."""
-        node = self.node(int(self.calls.rank[call]))
-        return "" if node is None else f"{node}:{int(self.event_seqs[self.calls.row[call]])}"
+        """The id of the event of a call, by its position in `calls`; empty if its node is not known for sure."""
+        rank = int(self.calls.rank[call])
+        node = self.node(rank)
+        is_sure = node is not None and rank not in self.moved
+        return f"{node}:{int(self.event_seqs[self.calls.row[call]])}" if is_sure else ""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

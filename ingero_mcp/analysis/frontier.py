@@ -77,7 +77,8 @@ def recorded_frontier(evidence: Evidence) -> Frontier:
     seen = frozenset({dump.rank for dump in evidence.dumps} | {entry.rank for entry in evidence.entries})
     still_open = {dump.rank for dump in evidence.dumps if dump.open}
     waiting = frozenset(still_open | _inside(stands))
-    return Frontier(stands, _absent(evidence, seen, stands), waiting, _silent(stands, seen, waiting), seen, last)
+    silent = _silent(stands, _told(stands), waiting, evidence)
+    return Frontier(stands, _absent(evidence, seen, stands), waiting, silent, seen, last)
 
 
 def _enter(stand: Stand, entry: Entry) -> None:
@@ -100,17 +101,23 @@ def _inside(stands: Mapping[str, Mapping[int, Stand]]) -> set[int]:
     return {rank for ranks in stands.values() for rank, one in ranks.items() if one.open is not None}
 
 
-def _silent(stands: Mapping[str, Mapping[int, Stand]], seen: frozenset[int], waiting: Iterable[int]) -> frozenset[int]:
-    return frozenset(rank for ranks in stands.values() for rank in _behind(ranks, seen)) - frozenset(waiting)
+def _told(stands: Mapping[str, Mapping[int, Stand]]) -> frozenset[int]:
+    """The ranks of which it is known that they entered something: of others nothing is known, not that they did not."""
+    return frozenset(rank for ranks in stands.values() for rank, one in ranks.items() if one.entered is not None)
 
 
-def _behind(ranks: Mapping[int, Stand], seen: frozenset[int]) -> list[int]:
-    """Members that have not entered a collective in which another member waits."""
-    opened = [one.open for one in ranks.values() if one.open is not None]
-    if not opened:
-        return []
-    first = min(opened)
-    return [rank for rank, one in ranks.items() if rank in seen and (one.entered is None or one.entered < first)]
+def _silent(
+    stands: Mapping[str, Mapping[int, Stand]], told: frozenset[int], waiting: Iterable[int], evidence: Evidence
+) -> frozenset[int]:
+    """The ranks in no collective that have not entered one in which another member waits."""
+    behind: set[int] = set()
+    for comm_id, ranks in stands.items():
+        opened = [one.open for one in ranks.values() if one.open is not None]
+        if opened:
+            first, known = min(opened), evidence.communicators.get(comm_id)
+            never = set(known.members) - ranks.keys() if known else set()
+            behind |= never | {rank for rank, one in ranks.items() if one.entered is None or one.entered < first}
+    return frozenset(behind & told - set(waiting))
 
 
 def _absent(evidence: Evidence, seen: frozenset[int], comm_ids: Iterable[str]) -> dict[str, tuple[int, ...]]:
@@ -141,7 +148,7 @@ def timed_frontier(evidence: Evidence) -> Frontier:
     seen = frozenset(last_ns)
     waiting = frozenset(_inside(stands) | {path.rank for path in paths_of(sends).ends() if path.open is not None})
     absent = _absent(evidence, seen, evidence.communicators)
-    return Frontier(stands, absent, waiting, _silent(stands, seen, waiting), seen, last_ns)
+    return Frontier(stands, absent, waiting, _silent(stands, seen, waiting, evidence), seen, last_ns)
 
 
 def live_frontier(evidence: Evidence) -> Frontier:

@@ -20,6 +20,7 @@ from typing import Final, TypeAlias
 import numpy as np
 
 from ingero_mcp import semconv
+from ingero_mcp.analysis.absent import left_no_trace
 from ingero_mcp.analysis.calls import UNKNOWN
 from ingero_mcp.analysis.evidence import Evidence, Sign
 from ingero_mcp.analysis.findings import Culprit, Finding, Group, Statement
@@ -30,7 +31,7 @@ from ingero_mcp.analysis.frontier import (
     timed_frontier,
 )
 from ingero_mcp.analysis.mismatches import mismatched
-from ingero_mcp.analysis.standstill import all_entered, left_no_trace, open_calls, stopped
+from ingero_mcp.analysis.standstill import all_entered, open_calls, stopped
 from ingero_mcp.analysis.words import plural, ranks_text, who
 
 _QUIET: Final = 20.0

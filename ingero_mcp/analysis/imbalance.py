@@ -8,10 +8,10 @@ from typing import Final
 
 import numpy as np
 
+from ingero_mcp.analysis.comparison import Comparison, noise
 from ingero_mcp.analysis.evidence import Matrix
 from ingero_mcp.analysis.findings import Affected, Finding, Group, Statement
 from ingero_mcp.analysis.roles import Roles
-from ingero_mcp.analysis.stragglers import Comparison, noise
 from ingero_mcp.analysis.words import duration_text, ranks_text
 from ingero_mcp.analysis.work import COMPUTING
 

@@ -25,13 +25,19 @@ FOR_GOOD: Final = 1.25
 """Spreads by which healthy ranks may well differ from their peers for good."""
 
 _CLIP: Final = 6.0  # a single wild step must not look like a stretch of bad ones
-_LEAST_EVIDENCE: Final = 4.0  # nats over the price of choosing: about one case in a hundred
-_CHANCE: Final = 3e-5  # how likely recurring single steps may be by chance, over all ranks; rates are estimated
+_LEAST_EVIDENCE: Final = 5.0  # nats over the price of choosing: less than one case in a hundred
+_CHANCE: Final = 1e-5  # how likely recurring single steps may be by chance, over all ranks; rates are estimated
 _MOST_CANDIDATES: Final = 24  # rows that are looked at closely
 _MOST_PERIOD: Final = 128  # what recurs more rarely is found as single steps
 _MOST_BOUNDS: Final = 256  # places that are tried first for the ends of a stretch
+_ENOUGH: Final = 200_000  # cells of a table, to take medians from
+_LEAST_ROWS: Final = 200  # but so many rows of it
 _PER_SPREAD: Final = 50  # how finely distances are counted
 _RECURS: Final = 3  # what happens less often is a hiccup, whatever it cost
+
+_FAR: Final = 20.0  # spreads
+_MUCH: Final = 0.1  # of a step
+_TOO_OFTEN: Final = 4  # times for chance, if nothing else ever comes near
 
 Shape = Literal["stretch", "comb", "single"]
 
@@ -57,7 +63,8 @@ def spread(values: Floats) -> float:
 
 
 def median_of_columns(values: Floats) -> Floats:
-    """The median of each column, NaN ignored; NaN where nothing is known."""
+    """The median of each column, NaN ignored, of a long table that of some hundred rows; NaN where nothing is known."""
+    values = values[:: max(1, min(values.size // _ENOUGH, len(values) // _LEAST_ROWS))]
     # Three times as fast as the one that ignores NaN, and most tables have none but in their first step.
     known = values[1:] if len(values) > 1 and np.isnan(values[0]).all() else values
     return np.asarray(np.nanmedian(known, axis=0) if np.isnan(known).any() else np.median(known, axis=0))
@@ -83,11 +90,30 @@ def find_incidents(excess: Floats, sigma: Floats, least: Floats, total: float) -
     candidates = _candidates(z, beyond)
     combs = _combs(z[:, candidates], excess[:, candidates], rows)
     for row, comb in zip(candidates.tolist(), combs, strict=True):
-        shapes = [_stretch(z[:, row], excess[:, row], rows), comb, _recurring(excess, beyond, row, total)]
+        shapes = [
+            _stretch(z[:, row], excess[:, row], rows),
+            comb,
+            _recurring(excess, beyond, row, total),
+            _unmatched(excess, float(sigma[row]), row, total),
+        ]
         best = max((shape for shape in shapes if shape is not None), key=lambda one: one.evidence, default=None)
         if best is not None and best.excess >= least[row] and best.evidence > 0:
             found.append(Incident(row, best.steps, best.excess, best.evidence, best.shape, best.period))
     return tuple(found)
+
+
+def _unmatched(excess: Floats, sigma: float, row: int, total: float) -> Incident | None:
+    """Steps so far beyond everything else that counting them says less than their size does: in short recordings."""
+    usual = total / len(excess)
+    steps = np.flatnonzero(excess[:, row] > max(_FAR * sigma, _MUCH * usual))
+    if len(steps) < _TOO_OFTEN:
+        return None
+    size = float(np.median(excess[steps, row]))
+    others = np.delete(excess, row, axis=1)
+    rest = np.delete(excess[:, row], steps)
+    if max(np.nanmax(others, initial=0.0), np.nanmax(rest, initial=0.0)) > size / 4:
+        return None
+    return Incident(row, steps, size, float(len(steps)), "single", period_of(steps))
 
 
 def _scores(distance: Floats) -> Floats:

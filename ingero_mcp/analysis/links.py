@@ -17,7 +17,8 @@ def find_link(
     """The link whose crossing explains which communicators are slow, given the ranks of the slow and of those that are
     well; a host, if all its links do; None if hosts are not known or several links explain it equally well.
 
-    A link scores for each slow communicator that crosses it; one that crosses it and is well counts against it.
+    A link scores for each slow communicator that crosses it; one that crosses it and is well counts against it. What a
+    communicator of many hosts says is divided among their links: which of them it uses is not known.
     """
     slow_at = [frozenset(hosts[rank] for rank in ranks if rank in hosts) for ranks in slow]
     well_at = [frozenset(hosts[rank] for rank in ranks if rank in hosts) for ranks in well]
@@ -25,11 +26,12 @@ def find_link(
     if not 2 <= len(names) <= _MOST_HOSTS:
         return None
     score = {
-        link: sum(set(link) <= at for at in slow_at) - sum(set(link) <= at for at in well_at)
+        link: sum(_tells(at) for at in slow_at if set(link) <= at)
+        - sum(_tells(at) for at in well_at if set(link) <= at)
         for link in combinations(names, 2)
     }
     best = max(score.values())
-    likely = [link for link, value in score.items() if value == best]
+    likely = [link for link, value in score.items() if value > best - 1e-9]
     if best <= 0:
         return None
     if len(likely) == 1:
@@ -38,6 +40,10 @@ def find_link(
     if len(shared) == 1 and len(likely) == len(set(hosts.values())) - 1 > 1:
         return Group("host", shared.pop(), _crossing(slow, hosts, shared))
     return None
+
+
+def _tells(at: frozenset[str]) -> float:
+    return 2 / (len(at) * (len(at) - 1)) if len(at) > 1 else 0.0
 
 
 def _crossing(slow: Sequence[tuple[int, ...]], hosts: Mapping[int, str], ends: set[str]) -> tuple[int, ...]:

@@ -14,8 +14,10 @@ import numpy as np
 
 from ingero_mcp.analysis.calls import UNKNOWN, Bools, Floats
 from ingero_mcp.analysis.evidence import Evidence
+from ingero_mcp.analysis.findings import Affected, Finding, Group, Statement
 from ingero_mcp.analysis.incidents import spread
 from ingero_mcp.analysis.steps import Steps
+from ingero_mcp.analysis.words import duration_text, listed
 
 NAMES: Final = ("tcp.retransmit", "tcp_retransmit")
 """What the events are called; the first is the kind of the signs that are made of them."""
@@ -26,7 +28,7 @@ _MOST_PER_STEP: Final = 8  # a burst counts no more
 _EVIDENCE: Final = 9.0  # nats over the price of choosing
 _PLACES: Final = 64
 _MOST_HOSTS: Final = 12  # the busiest, of which pairs are tried
-_SURE: Final = 2.0  # standard errors by which the steps have to be longer
+_SURE: Final = 1.0  # standard errors by which the steps have to be longer: the counts are the proof, this must agree
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -160,3 +162,42 @@ def _longer(duration_ns: Floats, high: Bools) -> float | None:
     difference = float(np.median(inside) - np.median(outside))
     error = 1.25 * float(np.hypot(spread(inside) / len(inside) ** 0.5, spread(outside) / len(outside) ** 0.5))
     return difference if difference > _SURE * error else None
+
+
+def lossy_network(evidence: Evidence, steps: Steps, found: Retransmits) -> Finding:
+    """What is to be said of them."""
+    numbers = steps.numbers[found.steps]
+    ranks = tuple(sorted(rank for rank, host in evidence.hosts.items() if host in found.hosts))
+    group = Group("link", " - ".join(found.hosts), ranks)
+    durations = steps.duration_ns[np.isfinite(steps.duration_ns)]
+    hosts = listed(found.hosts)
+    return Finding(
+        "network",
+        "network",
+        0.75 if len(found.hosts) == 2 else 0.6,
+        (
+            Statement(
+                f"TCP on {hosts} sends again {found.often:.2g} times per step, else {found.usual:.2g} times",
+                found.often,
+                "per step",
+                found.event_ids,
+            ),
+            Statement(f"these steps are longer by {duration_text(found.longer_ns)}", found.longer_ns / 1e6, "ms"),
+        ),
+        groups=(group,) if len(found.hosts) == 2 else tuple(_host(evidence, host) for host in found.hosts),
+        alternatives=(("gpu_throttle", 0.1),),
+        waiting_ranks=tuple(sorted(evidence.places)),
+        affected=Affected(tuple(numbers.tolist()), len(steps)),
+        onset_step=int(numbers[0]),
+        baseline_step_ns=float(np.median(durations)),
+        lost_ns=found.longer_ns * len(numbers),
+        summary=(
+            f"The network between {hosts} loses packets from step {int(numbers[0])} on, and steps are longer for it.",
+            "No rank stands out: all of them wait equally long.",
+            "Look at link errors and the path between these hosts.",
+        ),
+    )
+
+
+def _host(evidence: Evidence, host: str) -> Group:
+    return Group("host", host, tuple(sorted(rank for rank, name in evidence.hosts.items() if name == host)))

@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import replace
 from typing import Final
 
 from ingero_mcp import semconv
+from ingero_mcp.analysis.absent import (
+    but_for_absent,
+    empty_recorders,
+    opened_events,
+    opened_ns,
+    told_ranks,
+    too_few_seen,
+)
 from ingero_mcp.analysis.evidence import Evidence, Sign
-from ingero_mcp.analysis.findings import Cause, Culprit, Finding, Group, Statement
-from ingero_mcp.analysis.frontier import Frontier, Stand
+from ingero_mcp.analysis.findings import Cause, Culprit, Finding, Statement
+from ingero_mcp.analysis.frontier import Frontier
 from ingero_mcp.analysis.words import capital, plural, verb, who
 
 _FAULT_BEFORE_NS: Final = 60_000_000_000
@@ -25,7 +32,7 @@ def stopped(evidence: Evidence, frontier: Frontier) -> tuple[Finding, ...]:
         for rank, one in ranks.items():
             if one.open is not None and not one.one_sided and one.open < reached:
                 stopped.setdefault(rank, (comm_id, one.open))
-    few = _too_few_seen(evidence, frontier)
+    few = too_few_seen(evidence, frontier)
     if few:
         return (few,)
     findings = []
@@ -34,86 +41,7 @@ def stopped(evidence: Evidence, frontier: Frontier) -> tuple[Finding, ...]:
     silent = sorted(frontier.silent)
     if silent:
         findings.append(_host_silent(evidence, frontier, silent))
-    return tuple(_but_for_absent(evidence, frontier, one) for one in findings)
-
-
-def _unseen(frontier: Frontier) -> tuple[int, ...]:
-    """Members of which nothing was seen, of the communicators in which ranks wait."""
-    waited_in = [comm for comm, ranks in frontier.stands.items() if not frontier.waiting.isdisjoint(ranks)]
-    return tuple(sorted({rank for comm in waited_in for rank in frontier.absent.get(comm, ())}))
-
-
-def _too_few_seen(evidence: Evidence, frontier: Frontier) -> Finding | None:
-    """Undecidable, if so many ranks left no trace that any of them may be the one."""
-    unseen = _unseen(frontier)
-    if not unseen or len(unseen) < len(frontier.seen):
-        return None
-    waiting, missing = frontier.waiting, _traces(evidence, unseen)
-    comm_id = max(frontier.absent, key=lambda one: len(frontier.absent[one]))
-    name = evidence.name(comm_id)
-    statement = Statement(
-        f"{len(frontier.seen)} of {len(frontier.seen) + len(unseen)} ranks were seen; nothing is known of "
-        f"{who(unseen)}",
-        float(len(unseen)),
-        "ranks",
-        _opened_events(frontier, waiting)[:4],
-    )
-    return Finding(
-        "undecidable",
-        "unknown",
-        0.2,
-        (statement, *_empty_recorders(evidence, frontier)),
-        groups=(Group("communicator", name, frontier.absent[comm_id]),),
-        alternatives=(("host_hang", 0.3), ("gpu_fault", 0.3), ("early_exit", 0.2)),
-        waiting_ranks=tuple(sorted(waiting)),
-        onset_ns=_opened_ns(frontier, waiting),
-        enable=(missing,),
-        summary=(
-            f"{capital(who(waiting))} {verb(waiting, 'waits', 'wait')} in {name}.",
-            f"For which rank cannot be told: nothing was seen of {who(unseen)}.",
-            f"Get {missing} and ask again.",
-        ),
-    )
-
-
-def _traces(evidence: Evidence, ranks: Collection[int]) -> str:
-    """What to fetch to know of the ranks."""
-    return f"the {'dumps' if evidence.dumps else 'probe or the traces'} of {who(ranks)}"
-
-
-def _but_for_absent(evidence: Evidence, frontier: Frontier, found: Finding) -> Finding:
-    """The finding with what it cannot rule out: a rank that nobody saw may be at fault too."""
-    unseen = _unseen(frontier)
-    if not unseen:
-        return found
-    statement = Statement(f"nothing was seen of {who(unseen)}: {verb(unseen, 'it', 'they')} may be at fault too")
-    return replace(
-        found,
-        statements=(*found.statements, statement),
-        confidence=min(found.confidence, 0.7),
-        enable=(*found.enable, _traces(evidence, unseen)),
-    )
-
-
-def _opened_events(frontier: Frontier, ranks: Collection[int]) -> tuple[str, ...]:
-    """An event of each rank: of what it waits in, else of what it entered last."""
-    found: dict[int, Stand] = {}
-    for stands in frontier.stands.values():
-        for rank, stand in stands.items():
-            if rank in ranks and stand.event_id and (rank not in found or found[rank].open is None):
-                found[rank] = stand
-    return tuple(found[rank].event_id for rank in sorted(found))
-
-
-def _opened_ns(frontier: Frontier, ranks: Collection[int]) -> int | None:
-    """When the first of the ranks entered a collective that does not end."""
-    times = [
-        one.open_ns
-        for stands in frontier.stands.values()
-        for rank, one in stands.items()
-        if rank in ranks and one.open_ns is not None
-    ]
-    return min(times, default=None)
+    return tuple(but_for_absent(evidence, frontier, one) for one in findings)
 
 
 def _gpu_stopped(evidence: Evidence, frontier: Frontier, stopped: dict[int, tuple[str, int]]) -> Finding:
@@ -153,14 +81,14 @@ def _host_silent(evidence: Evidence, frontier: Frontier, silent: list[int]) -> F
     cause: Cause = "early_exit" if len(exits) == len(silent) else "host_hang"
     other: Cause = "host_hang" if cause == "early_exit" else "early_exit"
     waiting, many = frontier.waiting, len(silent) > len(frontier.waiting)
-    empty, lost = _empty_recorders(evidence, frontier, silent), _lost(evidence, frontier, silent)
+    empty, lost = empty_recorders(evidence, frontier, silent), _lost(evidence, frontier, silent)
     statements = [
         Statement(
             f"{who(silent)} {verb(silent, 'is', 'are')} in no collective, while {who(waiting)} "
             f"{verb(waiting, 'waits', 'wait')} in one that {verb(silent, 'it has', 'they have')} not entered",
             float(len(silent)),
             "ranks",
-            (_opened_events(frontier, silent)[:4] + _opened_events(frontier, waiting)[:4]),
+            (opened_events(frontier, silent)[:4] + opened_events(frontier, waiting)[:4]),
         ),
         *empty,
         *lost,
@@ -184,7 +112,7 @@ def _host_silent(evidence: Evidence, frontier: Frontier, silent: list[int]) -> F
         culprits=tuple(Culprit(rank) for rank in silent),
         alternatives=((other, 0.2), ("unknown", 0.4 if lost else 0.1)),
         waiting_ranks=tuple(sorted(waiting)),
-        onset_ns=min(last_ns, default=_opened_ns(frontier, waiting)),
+        onset_ns=min(last_ns, default=opened_ns(frontier, waiting)),
         focus_ns=max(last_ns, default=None),
         summary=(
             f"The job hangs: {who(waiting)} {verb(waiting, 'waits', 'wait')} for {who(silent)}.",
@@ -192,31 +120,6 @@ def _host_silent(evidence: Evidence, frontier: Frontier, silent: list[int]) -> F
             "Look at the Python stacks (py-spy dump) and at the logs.",
         ),
     )
-
-
-def _told(evidence: Evidence, frontier: Frontier) -> set[int]:
-    """The ranks of which it is known how far they had come, from entries or from counters."""
-    return {rank for ranks in frontier.stands.values() for rank, one in ranks.items() if one.entered is not None} | {
-        rank for rank in frontier.waiting if rank in frontier.last_ns
-    }
-
-
-def _empty_recorders(
-    evidence: Evidence, frontier: Frontier, among: Collection[int] | None = None
-) -> tuple[Statement, ...]:
-    """A statement about recorders without entries: what is known of their ranks nevertheless."""
-    empty = {dump.rank for dump in evidence.dumps if not dump.entries and (among is None or dump.rank in among)}
-    told = _told(evidence, frontier)
-    counted, unknown = sorted(empty & told), sorted(empty - told)
-    found = []
-    if counted and among is None:
-        found.append(
-            f"the recorder of {who(counted)} is empty: how far {verb(counted, 'it', 'they')} had come is known from "
-            "counters only"
-        )
-    if unknown:
-        found.append(f"the recorder of {who(unknown)} is empty: it says nothing of what {who(unknown)} entered")
-    return tuple(map(Statement, found))
 
 
 def _lost(evidence: Evidence, frontier: Frontier, silent: list[int]) -> tuple[Statement, ...]:
@@ -232,44 +135,6 @@ def _lost(evidence: Evidence, frontier: Frontier, silent: list[int]) -> tuple[St
     return tuple(found.values())
 
 
-def left_no_trace(evidence: Evidence, frontier: Frontier) -> tuple[Finding, ...]:
-    """The seen members all wait in the same collective; the only one without evidence of entry was not seen at all."""
-    for comm_id, absent in frontier.absent.items():
-        ranks = {rank: one for rank, one in frontier.stands.get(comm_id, {}).items() if rank in frontier.waiting}
-        if not ranks:
-            continue
-        name, present, missing = evidence.name(comm_id), sorted(ranks), _traces(evidence, absent)
-        what = "dump" if evidence.dumps else "trace"
-        statement = Statement(
-            f"{who(present)} {verb(present, 'waits', 'wait')} in communicator {name}; of its "
-            f"{len(present) + len(absent)} members {len(present)} were seen, and nothing shows that {who(absent)} "
-            "entered",
-            float(len(absent)),
-            "ranks",
-            tuple(filter(None, (ranks[rank].event_id for rank in present[:4]))),
-        )
-        return (
-            Finding(
-                "hang",
-                "host_hang",
-                0.5,
-                (statement, *_empty_recorders(evidence, frontier)),
-                culprits=tuple(Culprit(rank) for rank in absent),
-                alternatives=(("early_exit", 0.4), ("gpu_fault", 0.1)),
-                waiting_ranks=tuple(sorted(frontier.waiting)),
-                onset_ns=_opened_ns(frontier, present),
-                enable=(missing,),
-                summary=(
-                    f"The job hangs: {who(present)} {verb(present, 'waits', 'wait')} in communicator {name}.",
-                    f"{capital(who(absent))} left no {what}, the only {verb(absent, 'member', 'members')} without "
-                    f"evidence of entry: likely {verb(absent, 'the one', 'those')} waited for.",
-                    "A rank that crashed or sits in teardown cannot dump: look at its log first.",
-                ),
-            ),
-        )
-    return ()
-
-
 def all_entered(evidence: Evidence, frontier: Frontier) -> tuple[Finding, ...]:
     """Nobody is behind and nobody goes on: a GPU or the network, and only a fault that was reported says which."""
     waiting = frontier.waiting
@@ -277,8 +142,8 @@ def all_entered(evidence: Evidence, frontier: Frontier) -> tuple[Finding, ...]:
         return ()
     faults = _faults(evidence, frontier)
     ranks = sorted({rank for sign in faults for rank in _ranks_of(evidence, sign)})
-    known = sorted(frontier.seen & (_told(evidence, frontier) | frontier.waiting))
-    empty = _empty_recorders(evidence, frontier)
+    known = sorted(frontier.seen & (told_ranks(evidence, frontier) | frontier.waiting))
+    empty = empty_recorders(evidence, frontier)
     inside = _inside(frontier, waiting)
     statement = Statement(
         f"{who(known)} have all entered the last collective, and none goes on"
@@ -286,12 +151,12 @@ def all_entered(evidence: Evidence, frontier: Frontier) -> tuple[Finding, ...]:
         else f"{who(waiting)} {verb(waiting, 'waits', 'wait')}, and nobody is behind in a collective of theirs",
         float(len(known)),
         "ranks",
-        tuple(sign.event_id for sign in open_calls(evidence)[:4]) or _opened_events(frontier, waiting)[:4],
+        tuple(sign.event_id for sign in open_calls(evidence)[:4]) or opened_events(frontier, waiting)[:4],
     )
     reported = [
         Statement(f"{sign.node_id} reported Xid {sign.detail}", event_ids=(sign.event_id,)) for sign in faults[:4]
     ]
-    since_ns = _opened_ns(frontier, waiting) or max(frontier.last_ns.values(), default=None)
+    since_ns = opened_ns(frontier, waiting) or max(frontier.last_ns.values(), default=None)
     return (
         Finding(
             "hang",

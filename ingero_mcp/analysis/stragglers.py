@@ -10,14 +10,13 @@ from __future__ import annotations
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Final
 
 import numpy as np
 
-from ingero_mcp.analysis.calls import Bools, Floats, Int64s
+from ingero_mcp.analysis.calls import Floats, Int64s
+from ingero_mcp.analysis.comparison import Comparison, lower_median, with_past
 from ingero_mcp.analysis.evidence import Evidence, Matrix
 from ingero_mcp.analysis.incidents import (
-    BEYOND,
     FOR_GOOD,
     Incident,
     find_incidents,
@@ -25,16 +24,7 @@ from ingero_mcp.analysis.incidents import (
     period_of,
     spread,
 )
-from ingero_mcp.analysis.outliers import MAD_TO_SIGMA
 from ingero_mcp.analysis.roles import Roles
-from ingero_mcp.analysis.steps import Steps
-
-MATERIAL: Final = 0.005
-"""An excess smaller than this share of a step is none, however small the spread."""
-
-_ALIKE: Final = 1.5  # so much larger the spread of one role may be than that of another
-_ENOUGH: Final = 200_000  # cells, to take a spread from
-_FEW: Final = 4  # peers from which on they tell how much healthy ranks differ for good
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -54,105 +44,9 @@ class Straggler:
     period: int | None
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Comparison:
-    """Every rank against its peers: `excess_ns[step, rank]`, and what was typical.
-
-    `sigma_ns` is the spread of a healthy rank around its peers, by role; `least_ns` the smallest excess that counts;
-    `step_ns` the typical duration of a step.
-    """
-
-    matrix: Matrix
-    excess_ns: Floats
-    sigma_ns: dict[int, float]
-    least_ns: float
-    step_ns: float
-
-
-def compare(matrix: Matrix, roles: Roles, steps: Steps) -> Comparison:
-    """Own work of each rank minus the (lower) median of the ranks of its role."""
-    values = matrix.values
-    excess = np.full(values.shape, np.nan)
-    sigma: dict[int, float] = {}
-    durations = steps.duration_ns[np.isfinite(steps.duration_ns)]
-    step_ns = float(np.median(durations)) if len(durations) else float(np.nanmedian(values))
-    for role in roles.all:
-        mine = np.array([place for place, rank in enumerate(matrix.ranks.tolist()) if roles.of_rank.get(rank) == role])
-        if len(mine):
-            excess[:, mine], sigma[role] = _against_peers(values[:, mine])
-    return Comparison(matrix, excess, _shared(sigma, matrix, roles), MATERIAL * step_ns, step_ns)
-
-
-def _shared(sigma: dict[int, float], matrix: Matrix, roles: Roles) -> dict[int, float]:
-    """The spreads, where a role has few ranks no larger than those of other roles are for their work.
-
-    A rank at fault among two or three hides the spread of its role.
-    """
-    work = {role: float(np.nanmedian(matrix.values[:, np.isin(matrix.ranks, roles.ranks(role))])) for role in sigma}
-    shares = sorted(sigma[role] / work[role] for role in sigma if work[role] > 0)
-    if len(shares) < 2:
-        return sigma
-    usual = shares[(len(shares) - 1) // 2]
-    return {
-        role: min(one, _ALIKE * usual * work[role]) if work[role] > 0 and len(roles.ranks(role)) < _FEW else one
-        for role, one in sigma.items()
-    }
-
-
-def _against_peers(values: Floats) -> tuple[Floats, float]:
-    """Excess over the peers, zero in the mean for a healthy rank, and its spread."""
-    ranks = values.shape[1]
-    if ranks == 1:
-        # Without peers there is only the rank's own past to compare with.
-        usual = (
-            np.full(len(values), np.nanmedian(values)) if np.isfinite(values).any() else np.full(len(values), np.nan)
-        )
-        own = values - usual[:, None]
-        return own, spread(own)
-    excess: Floats = values - lower_median(values)[:, None]
-    sigma = noise(values)
-    if ranks == 2:
-        # The larger of two is above the smaller by 1.13 spreads in the mean, half of the time each.
-        return excess - 0.564 * sigma, 1.42 * sigma
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", RuntimeWarning)
-        typical = median_of_columns(excess)
-    # Healthy ranks differ a little for good; what is typical of the role's ranks is not an excess. Half of them may be
-    # at fault, so the others tell.
-    center = float(lower_median(typical[None])[0])
-    below = center - typical[typical < center]
-    between = MAD_TO_SIGMA * float(np.median(below)) if ranks >= _FEW and len(below) else 0.0
-    return excess - center, float(np.hypot(1.1 * sigma, between))
-
-
-def lower_median(values: Floats) -> Floats:
-    """The median of each row, the lower of the two in the middle, NaN ignored: half of the ranks may be at fault."""
-    ordered = np.sort(values, axis=1)  # NaN comes last
-    known = np.isfinite(values).sum(axis=1)
-    middle = np.maximum(known - 1, 0) // 2
-    return np.asarray(ordered[np.arange(len(values)), middle])
-
-
-def noise(values: Floats) -> float:
-    """How much the work of a healthy rank varies from step to step beside that of its peers; faults left aside.
-
-    Taken from differences between pairs: unlike distances from a median they are no smaller for few ranks. The pairs
-    are far apart, since ranks that are next to each other may share a replica and with it their batches.
-    """
-    values = values[:: max(1, values.size // _ENOUGH)]
-    ranks = values.shape[1]
-    half = max(ranks // 2, 1)
-    # Of an even number of ranks the second half of the pairs is the first one again.
-    pairs = half if ranks % 2 == 0 else ranks
-    apart = values[:, (np.arange(pairs) + half) % ranks] - values[:, :pairs]
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", RuntimeWarning)
-        return spread(apart - median_of_columns(apart)) / 2**0.5
-
-
 def find_stragglers(comparison: Comparison, roles: Roles, hosts: Mapping[int, str]) -> tuple[Straggler, ...]:
     """The ranks at fault, the costliest first; `hosts` are the nodes of the ranks whose node is known."""
-    comparison = _with_past(comparison, roles, hosts)
+    comparison = with_past(comparison, roles, hosts)
     ranks = comparison.matrix.ranks.tolist()
     floor = 1e-4 * comparison.step_ns
     sigma = np.array([max(comparison.sigma_ns.get(roles.of_rank.get(rank, -1), 0.0), floor) for rank in ranks])
@@ -164,47 +58,6 @@ def find_stragglers(comparison: Comparison, roles: Roles, hosts: Mapping[int, st
         for rank in _late_with(straggler, comparison, sigma, hosts):
             found.setdefault(rank, _in_steps(comparison, rank, straggler))
     return _without_echoes(tuple(sorted(found.values(), key=lambda one: -one.lost_ns)))
-
-
-def _with_past(comparison: Comparison, roles: Roles, hosts: Mapping[int, str]) -> Comparison:
-    """The comparison, for roles that are at home on one host also with their own past.
-
-    If that host is slow for a while, all peers are. It shows in steps in which the whole role worked longer than it
-    usually does, while the ranks of other hosts did not.
-    """
-    matrix = comparison.matrix
-    excess = comparison.excess_ns.copy()
-    names = np.array([hosts.get(rank, "") for rank in matrix.ranks.tolist()])
-    for role in roles.all:
-        mine = np.isin(matrix.ranks, roles.ranks(role))
-        home, count = np.unique(names[mine], return_counts=True)
-        elsewhere = (names != home[count.argmax()]) & (names != "") if len(home) else mine
-        if not len(home) or not home[count.argmax()] or count.max() <= mine.sum() / 2 or not elsewhere.any():
-            continue
-        usual = median_of_columns(matrix.values)
-        with warnings.catch_warnings(), np.errstate(invalid="ignore", divide="ignore"):
-            warnings.simplefilter("ignore", RuntimeWarning)
-            common = lower_median(matrix.values[:, elsewhere] / usual[elsewhere])
-            above = lower_median(matrix.values[:, mine] - common[:, None] * usual[mine])
-        late = above > BEYOND * spread(above)
-        excess[np.ix_(late, mine)] += above[late][:, None]
-    return replace(comparison, excess_ns=excess)
-
-
-def find_in_part(
-    found: tuple[Straggler, ...], part: Comparison | None, roles: Roles, hosts: Mapping[int, str]
-) -> tuple[Straggler, ...]:
-    """Stragglers of the whole own work, and those that only a part of it shows, which varies less.
-
-    The part has to have the same steps and ranks. Of a rank that both show the clearer account is kept.
-    """
-    if part is None:
-        return found
-    by_rank = {one.rank: one for one in found}
-    for one in find_stragglers(part, roles, hosts):
-        if one.rank not in by_rank or by_rank[one.rank].evidence < one.evidence:
-            by_rank[one.rank] = one
-    return _without_echoes(tuple(sorted(by_rank.values(), key=lambda one: -one.lost_ns)))
 
 
 def _of_hosts(comparison: Comparison, sigma: Floats, hosts: Mapping[int, str], total: float) -> tuple[Straggler, ...]:
@@ -330,11 +183,3 @@ def without(comparison: Comparison, found: tuple[Straggler, ...]) -> Matrix:
         late = np.isin(comparison.matrix.steps, one.numbers)
         values[np.ix_(late, comparison.matrix.ranks == one.rank)] = np.nan
     return replace(comparison.matrix, values=values)
-
-
-def late_steps(found: tuple[Straggler, ...], steps: int) -> Bools:
-    """In which steps somebody was late."""
-    late = np.zeros(steps, dtype=np.bool_)
-    for one in found:
-        late[one.steps] = True
-    return late

@@ -2,7 +2,7 @@
 
 With GPU timing the time of a transfer does not depend on who was late (`transfer_times`), so that communicators can be
 compared with their own past, and with others of their like. With host timing it also holds what the GPUs still had to
-compute: a slow GPU looks the same, and only what the network says of itself (`retransmits`) can tell.
+compute (`host_waits`): a slow GPU looks the same, and only what the network says of itself (`retransmits`) can tell.
 """
 
 from __future__ import annotations
@@ -16,22 +16,21 @@ import numpy as np
 from ingero_mcp.analysis.calls import Bools, Floats, Int64s
 from ingero_mcp.analysis.evidence import Evidence
 from ingero_mcp.analysis.findings import Affected, Finding, Group, Statement
-from ingero_mcp.analysis.incidents import Incident, spread
+from ingero_mcp.analysis.host_waits import longer_waits, slow_steps
+from ingero_mcp.analysis.incidents import spread
 from ingero_mcp.analysis.links import find_link
-from ingero_mcp.analysis.retransmits import Retransmits, find_retransmits
+from ingero_mcp.analysis.retransmits import find_retransmits, lossy_network
 from ingero_mcp.analysis.shifts import Shift, find_shift
 from ingero_mcp.analysis.slow_peers import slower_than_peers
 from ingero_mcp.analysis.steps import Steps
 from ingero_mcp.analysis.transfer_times import Transfers, ratios, transfers, whole_transfers
-from ingero_mcp.analysis.words import duration_text, listed, plural, ranks_text
+from ingero_mcp.analysis.words import plural, ranks_text
 
 __all__ = ["find_network", "slow_steps", "transfers"]
 
 LONGER: Final = 1.08
 """Transfers that take so many times as long as in the other steps of the job are slow."""
 
-_LONGER_STEPS: Final = 1.03  # with host timing it is the whole step that is longer
-_LASTING: Final = 0.1  # of the steps: with host timing what is shorter may be anything
 _LEAST_SHARE: Final = 0.001  # of a step, that has to be lost in one
 _LEAST: Final = 8  # steps
 _QUIET: Final = 0.005  # smaller spreads are not believed
@@ -56,45 +55,19 @@ def find_network(evidence: Evidence, steps: Steps, late: Bools) -> Finding | Non
         return None
     if evidence.timing != "kernel_gpu":
         repeated = find_retransmits(evidence, steps)
-        return _repeating(evidence, steps, repeated) if repeated else _slow_since(evidence, steps, late)
+        return lossy_network(evidence, steps, repeated) if repeated else longer_waits(evidence, steps, late)
     times = whole_transfers(evidence, steps)
     if not len(times):
         return None
     slow = _since(times, steps)
     if slow is not None:
-        return _slow_transfers(evidence, steps, times, slow, "in the other steps")
+        # What is slow and costs nothing, since something else takes as long, holds nobody up.
+        return _slow_transfers(evidence, steps, times, slow, "in the other steps") if slow.excess_ns > 0 else None
     comms, well, ratio, excess_ns = slower_than_peers(evidence, times, len(steps))
     if not len(comms):
         return None
     always = np.ones(len(steps), dtype=np.bool_)
     return _slow_transfers(evidence, steps, times, _Slow(comms, well, always, ratio, excess_ns), "their like do")
-
-
-def slow_steps(steps: Steps, times: Transfers, keep: Bools) -> Incident | None:
-    """With host timing: the steps in which transfers, with the computing that they waited for, took longer."""
-    kept = times.where(keep)
-    if not len(kept):
-        return None
-    series = np.log(_of_all(ratios(kept, len(steps))))
-    shift = find_shift(series[:, None])
-    if shift is None or shift.high.sum() < max(_LEAST, _LASTING * len(steps)):
-        return None
-    per_step = np.bincount(kept.step, weights=kept.time_ns, minlength=len(steps)) / np.maximum(
-        np.bincount(kept.comm, minlength=len(kept.comm_ids)).astype(bool).sum(), 1
-    )
-    excess = float(np.median(per_step[np.isfinite(series)])) * (exp(shift.difference) - 1)
-    durations = steps.duration_ns[np.isfinite(steps.duration_ns)]
-    if excess < (_LONGER_STEPS - 1) * float(np.median(durations)):
-        return None
-    return Incident(0, np.flatnonzero(shift.high), excess, shift.difference / max(shift.spread, 1e-9), "stretch", None)
-
-
-def _of_all(series: Floats) -> Floats:
-    """The mean of each row, NaN left out."""
-    known = np.isfinite(series)
-    count = known.sum(axis=1)
-    with np.errstate(invalid="ignore", divide="ignore"):
-        return np.asarray(np.where(count > 0, np.where(known, series, 0.0).sum(axis=1) / count, np.nan))
 
 
 def _since(times: Transfers, steps: Steps) -> _Slow | None:
@@ -109,9 +82,10 @@ def _since(times: Transfers, steps: Steps) -> _Slow | None:
     ratio = exp(float(np.median(_differences(series[:, slow], shift.high))))
     excess_ns, error_ns = _excess(steps, shift.high, usual[slow] * (ratio - 1))
     durations = steps.duration_ns[np.isfinite(steps.duration_ns)]
-    if ratio < LONGER or excess_ns + 2 * error_ns < _LEAST_SHARE * float(np.median(durations)):
+    if ratio < LONGER:
         return None
-    return _Slow(slow, well, shift.high, ratio, excess_ns)
+    costs = excess_ns + 2 * error_ns > _LEAST_SHARE * float(np.median(durations))
+    return _Slow(slow, well, shift.high, ratio, max(excess_ns, 1.0) if costs else 0.0)
 
 
 def _shifted_with(series: Floats, shift: Shift) -> tuple[Int64s, Int64s]:
@@ -218,80 +192,3 @@ def _communicator(evidence: Evidence, times: Transfers, slow: _Slow, name: str) 
         return Group("communicator", name, known.members)
     mine = [times.members[comm] for comm in slow.comms.tolist() if times.comm_ids[comm] == name]
     return Group("communicator", name, tuple(sorted({rank for ranks in mine for rank in ranks})))
-
-
-def _repeating(evidence: Evidence, steps: Steps, found: Retransmits) -> Finding:
-    numbers = steps.numbers[found.steps]
-    ranks = tuple(sorted(rank for rank, host in evidence.hosts.items() if host in found.hosts))
-    group = Group("link", " - ".join(found.hosts), ranks)
-    durations = steps.duration_ns[np.isfinite(steps.duration_ns)]
-    hosts = listed(found.hosts)
-    return Finding(
-        "network",
-        "network",
-        0.75 if len(found.hosts) == 2 else 0.6,
-        (
-            Statement(
-                f"TCP on {hosts} sends again {found.often:.2g} times per step, else {found.usual:.2g} times",
-                found.often,
-                "per step",
-                found.event_ids,
-            ),
-            Statement(f"these steps are longer by {duration_text(found.longer_ns)}", found.longer_ns / 1e6, "ms"),
-        ),
-        groups=(group,) if len(found.hosts) == 2 else tuple(_host(evidence, host) for host in found.hosts),
-        alternatives=(("gpu_throttle", 0.1),),
-        waiting_ranks=tuple(sorted(evidence.places)),
-        affected=Affected(tuple(numbers.tolist()), len(steps)),
-        onset_step=int(numbers[0]),
-        baseline_step_ns=float(np.median(durations)),
-        lost_ns=found.longer_ns * len(numbers),
-        summary=(
-            f"The network between {hosts} loses packets from step {int(numbers[0])} on, and steps are longer for it.",
-            "No rank stands out: all of them wait equally long.",
-            "Look at link errors and the path between these hosts.",
-        ),
-    )
-
-
-def _host(evidence: Evidence, host: str) -> Group:
-    return Group("host", host, tuple(sorted(rank for rank, name in evidence.hosts.items() if name == host)))
-
-
-def _slow_since(evidence: Evidence, steps: Steps, late: Bools) -> Finding | None:
-    """With host timing: all ranks wait longer than they used to, and what for cannot be told."""
-    times = transfers(evidence.calls, steps)
-    incident = slow_steps(steps, times, ~late[times.step])
-    if incident is None:
-        return None
-    numbers = steps.numbers[incident.steps]
-    rows = times.row[np.isin(times.step, incident.steps)]
-    return Finding(
-        "undecidable",
-        "unknown",
-        0.3,
-        (
-            Statement(
-                f"from step {int(numbers[0])} on all ranks wait {duration_text(incident.excess)} longer for their "
-                "collectives, with nobody late",
-                incident.excess / 1e6,
-                "ms",
-                tuple(evidence.event_id(int(row)) for row in rows[:4]),
-            ),
-        ),
-        alternatives=(("network", 0.4), ("gpu_throttle", 0.4)),
-        affected=Affected(tuple(numbers.tolist()), len(steps)),
-        onset_ns=int(evidence.calls.enter_ns[rows].min()),
-        onset_step=int(numbers[0]),
-        period_steps=incident.period,
-        lost_ns=incident.excess * len(numbers),
-        enable=(
-            "GPU timing of collectives (NCCL profiler plugin): kernel durations tell a late GPU from a slow network",
-            "GPU counters (clocks, throttle reasons) of every rank",
-        ),
-        summary=(
-            f"All ranks wait longer for their collectives since step {int(numbers[0])}, and no rank enters late.",
-            "From the hosts' side a slow GPU and a slow network look the same, so which cannot be told.",
-            "Enable GPU timing of collectives or GPU counters.",
-        ),
-    )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
@@ -13,30 +13,24 @@ from ingero_mcp.analysis.align import aligned
 from ingero_mcp.analysis.blame import finding
 from ingero_mcp.analysis.calls import UNKNOWN
 from ingero_mcp.analysis.clocks import ClockFit, fit
+from ingero_mcp.analysis.comparison import Comparison, compare
 from ingero_mcp.analysis.counters import slow_gpu
 from ingero_mcp.analysis.evidence import Evidence, Matrix, Sign
 from ingero_mcp.analysis.findings import Finding, Statement
+from ingero_mcp.analysis.gpu_work import outside_of_all
 from ingero_mcp.analysis.hangs import find_hangs
+from ingero_mcp.analysis.idle import is_paused
 from ingero_mcp.analysis.imbalance import sequence_imbalance, stage_imbalance
 from ingero_mcp.analysis.roles import Roles, find_roles
 from ingero_mcp.analysis.skew import skewed
 from ingero_mcp.analysis.steps import Steps, find_steps
-from ingero_mcp.analysis.stragglers import (
-    Comparison,
-    Straggler,
-    compare,
-    find_stragglers,
-    incidents_of,
-    late_steps,
-    without,
-)
+from ingero_mcp.analysis.stragglers import Straggler, find_stragglers, incidents_of, without
 from ingero_mcp.analysis.transfers import find_network, slow_steps, transfers
 from ingero_mcp.analysis.words import duration_text, plural
 from ingero_mcp.analysis.work import computing, own_work
 
 _LEAST_STEPS: Final = 4
 _LEAST_RANKS: Final = 2
-_EXPLAINS: Final = 0.9
 _MAJOR: Final = 0.05
 
 
@@ -52,6 +46,14 @@ class Diagnosis:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class Late:
+    """Ranks that are late, and the comparison that told it."""
+
+    stragglers: tuple[Straggler, ...]
+    comparison: Comparison
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class _Case:
     """What every question is asked about."""
 
@@ -60,8 +62,13 @@ class _Case:
     roles: Roles
     comparison: Comparison | None
     of_gpus: Comparison | None
-    stragglers: tuple[Straggler, ...]
+    late: tuple[Late, ...]
     clocks: ClockFit
+
+    @property
+    def stragglers(self) -> tuple[Straggler, ...]:
+        """The ranks that are late, by whatever measure."""
+        return tuple(straggler for one in self.late for straggler in one.stragglers)
 
 
 Question: TypeAlias = Callable[[_Case], tuple[Finding, ...]]
@@ -76,12 +83,28 @@ def diagnose(evidence: Evidence) -> Diagnosis:
     matrix, recorded = own_work(evidence, steps, roles), computing(evidence)
     comparison = compare(matrix, roles, steps) if matrix is not None else None
     of_gpus = compare(recorded, roles, steps) if recorded is not None else comparison
-    stragglers, comparison = _who_is_late(comparison, of_gpus, roles, evidence.hosts)
-    case = _Case(evidence, steps, roles, comparison, of_gpus, stragglers, clocks)
-    found = _hangs(case) or tuple(one for question in SLOW for one in question(case)) or _too_little(case)
+    late = _who_is_late(evidence, steps, roles, comparison, of_gpus)
+    case = _Case(evidence, steps, roles, comparison, of_gpus, late, clocks)
+    found = _hangs(case) or _without_echoes(case, tuple(one for question in SLOW for one in question(case)))
+    found = found or _too_little(case)
     whole_ns = float(np.nansum(steps.duration_ns))
     found = tuple(sorted(found, key=lambda one: _importance(one, whole_ns))) or _healthy(case)
-    return Diagnosis(evidence, found, steps, clocks, comparison)
+    return Diagnosis(evidence, found, steps, clocks, late[0].comparison if late else comparison)
+
+
+def _without_echoes(case: _Case, found: tuple[Finding, ...]) -> tuple[Finding, ...]:
+    """Without ranks that are late just where and when transfers are slow: sends that take long look like work."""
+    if case.evidence.timing != semconv.KERNEL_GPU or case.evidence.work is not None:
+        return found
+    slow = [one for one in found if one.verdict == "network"]
+    return tuple(one for one in found if one.verdict != "straggler" or not any(_is_echo(one, of) for of in slow))
+
+
+def _is_echo(one: Finding, of: Finding) -> bool:
+    if one.affected is None or of.affected is None or not {c.rank for c in one.culprits} <= set(of.waiting_ranks):
+        return False
+    shared = len(set(one.affected.steps) & set(of.affected.steps))
+    return shared >= 0.8 * len(one.affected.steps)
 
 
 def fitted_clocks(evidence: Evidence) -> ClockFit:
@@ -91,19 +114,22 @@ def fitted_clocks(evidence: Evidence) -> ClockFit:
 
 
 def _who_is_late(
-    comparison: Comparison | None, of_gpus: Comparison | None, roles: Roles, hosts: Mapping[int, str]
-) -> tuple[tuple[Straggler, ...], Comparison | None]:
-    """The ranks that are late, and by which comparison: what was recorded as computing, if that explains it all."""
-    if comparison is None or not _is_enough(comparison.matrix):
-        return (), comparison
-    found = find_stragglers(comparison, roles, hosts)
-    if of_gpus is None or of_gpus is comparison:
-        return found, comparison
-    computed = find_stragglers(of_gpus, roles, hosts)
-    explained = {one.rank for one in computed} == {one.rank for one in found} and (
-        sum(one.lost_ns for one in computed) >= _EXPLAINS * sum(one.lost_ns for one in found)
-    )
-    return (computed, of_gpus) if explained else (found, comparison)
+    evidence: Evidence, steps: Steps, roles: Roles, comparison: Comparison | None, of_gpus: Comparison | None
+) -> tuple[Late, ...]:
+    """The ranks that are late. Where computing was recorded it comes first; then who leaves its GPU without work."""
+    if comparison is None or of_gpus is None or not _is_enough(of_gpus.matrix):
+        return ()
+    hosts = evidence.hosts
+    late = [Late(find_stragglers(of_gpus, roles, hosts), of_gpus)]
+    idle = outside_of_all(evidence, steps, roles)
+    if idle is not None and _is_enough(idle):
+        told = {one.rank for one in late[0].stragglers}
+        pauses = compare(idle, roles, steps)
+        paused = find_stragglers(pauses, roles, hosts)
+        late.append(
+            Late(tuple(one for one in paused if one.rank not in told and is_paused(one, evidence, steps)), pauses)
+        )
+    return tuple(one for one in late if one.stragglers)
 
 
 def _is_enough(matrix: Matrix) -> bool:
@@ -122,13 +148,12 @@ def _hangs(case: _Case) -> tuple[Finding, ...]:
 
 
 def _stragglers(case: _Case) -> tuple[Finding, ...]:
-    if case.comparison is None or not _enough(case):
-        return ()
-    incidents = incidents_of(case.stragglers, case.evidence)
+    incidents = [(incident, one) for one in case.late for incident in incidents_of(one.stragglers, case.evidence)]
+    incidents.sort(key=lambda incident: -sum(straggler.lost_ns for straggler in incident[0]))
     found = []
-    for place, incident in enumerate(incidents):
-        others = [one.lost_ns for other in incidents[place + 1 :] for one in other]
-        found.append(finding(incident, max(others, default=0.0), case.comparison, case.evidence, case.steps))
+    for place, (incident, told) in enumerate(incidents):
+        others = [straggler.lost_ns for other, _ in incidents[place + 1 :] for straggler in other]
+        found.append(finding(incident, max(others, default=0.0), told.comparison, case.evidence, case.steps))
     return tuple(found)
 
 
@@ -147,10 +172,8 @@ def _imbalances(case: _Case) -> tuple[Finding, ...]:
 def _transfers(case: _Case) -> tuple[Finding, ...]:
     if not _enough(case):
         return ()
-    late = np.zeros(len(case.steps), dtype=np.bool_)
-    if case.comparison is not None:
-        numbers = case.comparison.matrix.steps[late_steps(case.stragglers, len(case.comparison.matrix.steps))]
-        late = np.isin(case.steps.numbers, numbers)
+    bad = [straggler.numbers for straggler in case.stragglers]
+    late = np.isin(case.steps.numbers, np.concatenate(bad) if bad else [])
     times = transfers(case.evidence.calls, case.steps)
     slow = slow_steps(case.steps, times, ~late[times.step])
     gpu = slow_gpu(case.evidence, case.steps, slow) if case.evidence.timing != "kernel_gpu" else None

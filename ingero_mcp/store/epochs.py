@@ -7,7 +7,7 @@ count; most counts never fall back, and have no row.
 
 from __future__ import annotations
 
-import json
+import re
 from collections.abc import Collection
 from typing import Any, Final
 
@@ -24,6 +24,7 @@ from ingero_mcp.views import CALLS
 MOST_COUNTS: Final = 100_000
 """Counts that are kept in memory; those of others are read again when they go on."""
 
+_ATTACHED: Final = re.compile(rf'"{re.escape(semconv.SEQ_ORIGIN)}":\s*"attach"')
 _EARLIEST_NS, _LATEST_NS = -(2**63), 2**63 - 1
 _FIELDS: Final[list[tuple[str, pa.DataType]]] = [
     *((name, ARROW_SCHEMA.field(name).type) for name in KEY_COLUMNS),
@@ -112,9 +113,7 @@ def _put(stretches: list[Stretch], calls: Grouped, index: int) -> list[tuple[Str
 
 
 def _is_attached(attributes: str | None) -> bool:
-    if attributes is None or '"attach"' not in attributes:
-        return False
-    return bool(json.loads(attributes).get(semconv.SEQ_ORIGIN) == "attach")
+    return attributes is not None and _ATTACHED.search(attributes) is not None
 
 
 def _same(left: str, right: str) -> str:

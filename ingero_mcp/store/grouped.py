@@ -20,6 +20,7 @@ Key: TypeAlias = tuple[str | None, str | None, str, int, str | None]
 
 KEY_COLUMNS: Final = ("cluster_id", "job_id", "comm_id", "rank", "timing_source")
 _NCCL: Final = pa.array(["nccl"])
+_MOST_CODES: Final = 1 << 31  # times the number of rows, that is still far from the end of an int64
 _POINT_TO_POINT: Final = pa.array(POINT_TO_POINT)
 
 
@@ -84,6 +85,8 @@ def _codes(taken: pa.Table) -> tuple[Int64s, list[Any]]:
     for name in KEY_COLUMNS:
         encoded = taken.column(name).combine_chunks().dictionary_encode(null_encoding="encode")
         indices = encoded.indices.to_numpy(zero_copy_only=False)
+        if codes.max() > _MOST_CODES:
+            codes = np.unique(codes, return_inverse=True)[1].astype(np.int64)
         codes = codes * len(encoded.dictionary) + indices
         columns.append(_lookup(encoded.dictionary.to_pylist(), indices))
     return codes, columns

@@ -18,7 +18,7 @@ from ingero_mcp.analysis.frontier import COMPLETED
 from ingero_mcp.tools.call import Call
 from ingero_mcp.tools.jobs import MAX_RANK, RANKED, Job
 from ingero_mcp.tools.recorded import counters, dumps, entries, gaps, members, progress, signs
-from ingero_mcp.tools.scope import as_sql
+from ingero_mcp.tools.scope import as_sql, equal
 from ingero_mcp.windows import Window
 
 _MAX_BYTES: Final = 400 << 20
@@ -29,7 +29,7 @@ _SYNCHRONIZES: Final = ("cudaStreamSynchronize", "cudaDeviceSynchronize", "cudaE
 
 def read_evidence(call: Call, job: Job, window: Window, comm_id: str | None = None) -> Evidence:
     """Everything about the job in the window; with `comm_id` only collectives of that communicator."""
-    in_comm = "" if comm_id is None else f" AND comm_id = {as_sql(comm_id)}"
+    in_comm = "" if comm_id is None else f" AND {equal('comm_id', comm_id)}"
     where, always = job.where(window), job.where(None)
     shape = _Shape.of(call, where, comm_id)
     table = _collectives(call, job, window, shape.timing, in_comm)
@@ -53,6 +53,7 @@ def read_evidence(call: Call, job: Job, window: Window, comm_id: str | None = No
         stages=_stages(call, where),
         communicators=_communicators(calls, shape, members(call, always + in_comm)),
         attached=_attached(call, where + in_comm),
+        moved=shape.moved,
         entries=recorded,
         # What a communicator is, and how far it had come, is written when it is dumped: with the dump or not at all.
         progress=progress(call, where + in_comm) if dumped else (),
@@ -88,6 +89,7 @@ class _Shape:
     places: dict[int, Place]
     clock_of_rank: dict[int, int]
     nranks: dict[str, int]
+    moved: frozenset[int]
     notes: tuple[str, ...]
 
     @classmethod
@@ -103,6 +105,7 @@ class _Shape:
         places = {
             row["rank"]: Place(row["node_id"], row["pid"], row["gpu"]) for row in ranked
         }  # in order of time: where a rank was last
+        moved = frozenset(row["rank"] for row in ranked if row["node_id"] != places[row["rank"]].node_id)
         without = sum(row["calls"] for row in table) - sum(row["calls"] for row in ranked)
         notes = (f"{without} events of collectives do not say their rank and were left out",) if without else ()
         sizes = [row["world_size"] for row in ranked if row["world_size"] is not None]
@@ -111,7 +114,7 @@ class _Shape:
             if row["comm_id"] is not None and row["nranks"] is not None:
                 nranks[row["comm_id"]] = max(nranks.get(row["comm_id"], 0), row["nranks"])
         of_comm = [row for row in ranked if comm_id is None or row["comm_id"] == comm_id]
-        return cls(_timing(of_comm), max(sizes, default=None), places, _clocks(places), nranks, notes)
+        return cls(_timing(of_comm), max(sizes, default=None), places, _clocks(places), nranks, moved, notes)
 
 
 def _timing(rows: list[dict[str, Any]]) -> Timing:

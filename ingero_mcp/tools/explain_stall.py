@@ -31,7 +31,7 @@ from ingero_mcp.tools.explanation import (
 from ingero_mcp.tools.jobs import MAX_JOBS, Job, jobs
 from ingero_mcp.tools.nearest import listed, nearest, quoted
 from ingero_mcp.tools.plot import plot
-from ingero_mcp.tools.scope import Scope, as_sql, explain_empty
+from ingero_mcp.tools.scope import Scope, equal, explain_empty
 from ingero_mcp.tools.timeline import SPAN_NS, timeline
 from ingero_mcp.tools.tool import FleetTool
 from ingero_mcp.windows import WINDOW_FORMS, Window
@@ -193,9 +193,9 @@ def _next_calls(call: Call, given: ExplainStall, window: Window, job: Job, diagn
             "window": span,
         }
         calls.append(call.next_call(event_history.NAME, of_rank))
-    terms = [f"job_id = {as_sql(job.job_id)}"] if job.job_id else []
-    terms += [f"cluster_id = {as_sql(given.cluster_id)}"] if given.cluster_id else []
-    terms += [f"comm_id = {as_sql(given.comm_id)}"] if given.comm_id else []
+    terms = [equal("job_id", job.job_id)] if job.job_id else []
+    terms += [equal("cluster_id", given.cluster_id)] if given.cluster_id else []
+    terms += [equal("comm_id", given.comm_id)] if given.comm_id else []
     terms += [f"enter_ns >= {window.start_ns}", f"enter_ns < {window.end_ns}"] if given.window else []
     where = f" WHERE {' AND '.join(terms)}" if terms else ""
     sql = (

@@ -154,7 +154,7 @@ def rounded(value: float | None) -> float | None:
     """Four digits are more than any measured number deserves; what is not finite is not known. Counts stay whole."""
     if value is None or not math.isfinite(value) or abs(value) > MAX_EXACT:
         return None
-    return value if value.is_integer() else float(f"{value:.4g}")
+    return float(value) if float(value).is_integer() else float(f"{value:.4g}")
 
 
 def share(value: float) -> float:

@@ -7,7 +7,7 @@ from typing import Final
 
 from ingero_mcp import semconv
 from ingero_mcp.tools.call import Call
-from ingero_mcp.tools.scope import as_sql
+from ingero_mcp.tools.scope import equal
 from ingero_mcp.windows import Window
 
 MAX_JOBS: Final = 8
@@ -27,7 +27,7 @@ class Job:
     def where(self, window: Window | None) -> str:
         """The condition on events as SQL."""
         terms = [
-            f"{name} IS NULL" if value is None else f"{name} = {as_sql(value)}"
+            f"{name} IS NULL" if value is None else equal(name, value)
             for name, value in (("cluster_id", self.cluster_id), ("job_id", self.job_id))
         ]
         if window is not None:
@@ -45,7 +45,7 @@ def jobs(
 ) -> list[Job]:
     """The jobs with something to analyse, the ones with most events first, at most `most`."""
     chosen = "".join(
-        f" AND {name} = {as_sql(value)}"
+        f" AND {equal(name, value)}"
         for name, value in (("cluster_id", cluster_id), ("job_id", job_id), ("comm_id", comm_id))
         if value is not None
     )

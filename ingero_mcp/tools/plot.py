@@ -18,7 +18,7 @@ _SHADES: Final = " .:-=+*#%@"
 def plot(diagnosis: Diagnosis) -> list[str] | None:
     """One line per rank (those with most excess, if there are many), one mark per bin of steps; None without data."""
     comparison = diagnosis.comparison
-    if comparison is None:
+    if comparison is None or not comparison.excess_ns.size:
         return None
     excess, ranks, steps = comparison.excess_ns, comparison.matrix.ranks, comparison.matrix.steps
     bins = np.array_split(np.arange(len(steps)), min(_WIDTH, len(steps)))

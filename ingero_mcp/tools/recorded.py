@@ -11,7 +11,7 @@ from ingero_mcp.analysis.frontier import COMPLETED
 from ingero_mcp.analysis.retransmits import NAMES as RETRANSMITS
 from ingero_mcp.tools.call import Call
 from ingero_mcp.tools.jobs import RANKED, Job
-from ingero_mcp.tools.scope import as_sql
+from ingero_mcp.tools.scope import as_sql, equal
 from ingero_mcp.windows import Window
 
 _MAX_BYTES: Final = 200 << 20
@@ -187,6 +187,6 @@ def gaps(call: Call, job: Job, window: Window) -> tuple[Gap, ...]:
 
 def _of_job_or_host(job: Job, window: Window) -> str:
     # What a node says about itself (a GPU's clock, a fault) belongs to no job.
-    cluster = "cluster_id IS NULL" if job.cluster_id is None else f"cluster_id = {as_sql(job.cluster_id)}"
-    mine = "job_id IS NULL" if job.job_id is None else f"(job_id IS NULL OR job_id = {as_sql(job.job_id)})"
+    cluster = "cluster_id IS NULL" if job.cluster_id is None else equal("cluster_id", job.cluster_id)
+    mine = "job_id IS NULL" if job.job_id is None else f"(job_id IS NULL OR {equal('job_id', job.job_id)})"
     return f"{cluster} AND {mine} AND timestamp_ns >= {window.start_ns} AND timestamp_ns < {window.end_ns}"

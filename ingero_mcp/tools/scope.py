@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, replace
+from hashlib import sha256
 from typing import Final
 
 from ingero_mcp.errors import GuardError
@@ -13,6 +14,7 @@ from ingero_mcp.tools.call import Call
 from ingero_mcp.tools.nearest import listed, nearest, quoted
 from ingero_mcp.windows import Window, iso
 
+_LONGEST: Final = 1000  # of a name as SQL
 _NAMES: Final = 2000  # how many names are read to look for a near one
 
 
@@ -29,7 +31,7 @@ class Scope:
     def where(self) -> str:
         """The condition as SQL text."""
         terms = [
-            f"{column} = {as_sql(value)}"
+            equal(column, value) if isinstance(value, str) else f"{column} = {value}"
             for column, value in (
                 ("cluster_id", self.cluster_id),
                 ("node_id", self.node_id),
@@ -43,6 +45,15 @@ class Scope:
         if self.window is not None:
             terms.append(f"timestamp_ns >= {self.window.start_ns} AND timestamp_ns < {self.window.end_ns}")
         return " AND ".join(terms) or "true"
+
+
+def equal(column: str, name: str) -> str:
+    """The condition that a column holds a name, as SQL. A very long one is told by its hash: SQL may not be as long as
+    names that somebody sends."""
+    text = as_sql(name)
+    if len(text) <= _LONGEST:
+        return f"{column} = {text}"
+    return f"sha256({column}) = '{sha256(name.encode()).hexdigest()}'"
 
 
 def as_sql(value: str | int) -> str:

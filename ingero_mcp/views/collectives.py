@@ -71,7 +71,7 @@ COLLECTIVE_CALLS: Final = View(
     f"""
     SELECT cluster_id, node_id, job_id, comm_id, epoch, coll_seq, metric_name, rank,
            {whole(semconv.NCCL_RANK, "INTEGER")} AS comm_rank, timestamp_ns AS enter_ns,
-           timestamp_ns + duration_ns AS exit_ns, nranks, bytes, step, cpu_ns, blocked_ns, runq_ns, sync_ns,
+           TRY(timestamp_ns + duration_ns) AS exit_ns, nranks, bytes, step, cpu_ns, blocked_ns, runq_ns, sync_ns,
            timing_source, event_seq, pid, {attribute(semconv.SEQ_ORIGIN)} AS seq_origin,
            {whole(semconv.NCCL_COUNT)} AS count, {attribute(semconv.NCCL_DATATYPE)} AS datatype,
            coalesce({attribute(semconv.UNFINISHED)} = 'true', false) AS unfinished
@@ -82,6 +82,13 @@ COLLECTIVE_CALLS: Final = View(
 CLOCKED_CALLS: Final = f"{PRIVATE}.clocked_calls"
 CLOCKED_CALLS_SQL: Final = with_clock(f"SELECT * FROM {CALLS}")
 
+# Only what is shown of a call, since all of it is kept while its peers are looked up.
+_OWN: Final = f"""
+    SELECT cluster_id, job_id, comm_id, epoch, coll_seq, metric_name, rank,
+           {whole(semconv.NCCL_RANK, "INTEGER")} AS comm_rank, node_id, event_seq, timestamp_ns, duration_ns, offset_ns,
+           clock_bound_ns, alignment, nranks, bytes, cpu_ns, blocked_ns, runq_ns, sync_ns, timing_source, step
+    FROM {CLOCKED_CALLS}
+    """
 # Who took part: the rank, or where that is not known the process. A file that was imported twice counts once.
 _PARTICIPANT: Final = (
     "CASE WHEN peer.rank IS NULL THEN -1 - CAST(hash(peer.node_id, peer.pid) >> 2 AS BIGINT) ELSE peer.rank END"
@@ -134,18 +141,18 @@ COLLECTIVES: Final = View(
         ("id", "node_id:event_seq, to pass back to a tool"),
     ),
     f"""
-    SELECT cluster_id, job_id, comm_id, epoch, coll_seq, metric_name, rank,
-           {whole(semconv.NCCL_RANK, "INTEGER")} AS comm_rank, node_id, timestamp_ns AS enter_ns,
-           timestamp_ns + duration_ns AS exit_ns, offset_ns,
+    SELECT cluster_id, job_id, comm_id, epoch, coll_seq, metric_name, rank, comm_rank, node_id,
+           timestamp_ns AS enter_ns, TRY(timestamp_ns + duration_ns) AS exit_ns, offset_ns,
            CASE WHEN in_company THEN entry_ns - ({_MEDIAN}) END AS lateness_ns,
            CASE WHEN in_company THEN greatest(last_ns - entry_ns, 0) END AS wait_ns,
            CASE WHEN in_company THEN entry_ns >= last_ns END AS is_last,
            nranks, CASE WHEN alignment IS NOT NULL THEN ranks END AS ranks_seen,
            CASE WHEN alignment IS NOT NULL THEN nranks - ranks END AS missing,
-           bytes, cpu_ns, blocked_ns, runq_ns, sync_ns, timing_source, clock_bound_ns, step, id
+           bytes, cpu_ns, blocked_ns, runq_ns, sync_ns, timing_source, clock_bound_ns, step,
+           node_id || ':' || event_seq AS id
     FROM (
         SELECT own.*, peers.*, own.timestamp_ns - own.offset_ns AS entry_ns, peers.ranks > 1 AS in_company
-        FROM {CLOCKED_CALLS} AS own, LATERAL ({_PEERS}) AS peers
+        FROM ({_OWN}) AS own, LATERAL ({_PEERS}) AS peers
     )
     """,
 )

@@ -38,7 +38,7 @@ def table(seen: Iterable[Seen]) -> pa.Table:
     """The table of collectives that the analysis reads."""
     rows = list(seen)
     enter = [START_NS + round(one.ms * MS) for one in rows]
-    ints = {
+    ints: dict[str, list[Any]] = {
         "epoch": [one.epoch for one in rows],
         "coll_seq": [one.seq for one in rows],
         "rank": [one.rank for one in rows],
@@ -62,7 +62,7 @@ def table(seen: Iterable[Seen]) -> pa.Table:
 def calls(seen: Iterable[Seen], *, kernel: bool = True) -> Calls:
     """The calls, each rank on a clock of its own."""
     read = table(seen)
-    ranks = sorted(set(read.column("rank").to_pylist()))
+    ranks = np.unique(column(read, "rank")).tolist()
     return calls_of(read, {rank: place for place, rank in enumerate(ranks)}, kernel=kernel)
 
 

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from ingero_mcp.analysis.calls import Floats
-from ingero_mcp.analysis.incidents import find_incidents, period_of, spread
+from ingero_mcp.analysis.incidents import Incident, find_incidents, period_of, spread
 
 
-def found(excess: Floats, total: float = 1e6):  # type: ignore[no-untyped-def]
+def found(excess: Floats, total: float = 1e6) -> tuple[Incident, ...]:
     rows = excess.shape[1]
     return find_incidents(excess, np.ones(rows), np.full(rows, 1.25), total)
 
@@ -19,16 +19,16 @@ def normal(steps: int, rows: int, seed: int = 0) -> Floats:
 
 
 def test_noise_of_many_jobs_is_hardly_ever_an_incident() -> None:
-    assert sum(bool(found(normal(100, 8, seed))) for seed in range(200)) <= 4
+    assert sum(bool(found(normal(100, 8, seed))) for seed in range(100)) <= 2
 
 
 def test_heavy_tails_are_no_incident() -> None:
     named = 0
-    for seed in range(100):
+    for seed in range(60):
         random = np.random.default_rng(seed)
         excess = random.normal(size=(150, 8)) + (random.random((150, 8)) < 0.02) * random.exponential(15, (150, 8))
         named += bool(found(excess))
-    assert named <= 3
+    assert named <= 2
 
 
 @pytest.mark.parametrize("cost", [20.0, 60.0, 500.0])
@@ -113,7 +113,8 @@ def test_nothing_is_found_in_nothing() -> None:
 
 
 @pytest.mark.parametrize(
-    ("steps", "period"), [((4, 8, 12, 16), 4), ((4, 8, 16, 20), 4), ((4, 9, 13, 20), None), ((3, 4, 5), None), ((1, 9), None)]
+    ("steps", "period"),
+    [((4, 8, 12, 16), 4), ((4, 8, 16, 20), 4), ((4, 9, 13, 20), None), ((3, 4, 5), None), ((1, 9), None)],
 )
 def test_a_period_is_the_usual_distance_of_which_all_are_multiples(steps: tuple[int, ...], period: int | None) -> None:
     assert period_of(np.array(steps)) == period

@@ -18,7 +18,10 @@ def gpu_fault(ground: Ground) -> Draft:
 
 def mismatched_collective(ground: Ground) -> Draft:
     """F10: one rank calls another collective, or with another size, than its peers."""
-    return _stopped(ground, "mismatch", "mismatched_collective")
+    draft = _stopped(ground, "mismatch", "mismatched_collective")
+    # In odd steps only the size differs, which op traces do not record.
+    is_size = draft.plan.stop is not None and draft.plan.stop.step % 2 == 1
+    return replace(draft, hidden_in=("optrace",)) if is_size else draft
 
 
 def early_exit(ground: Ground) -> Draft:
