@@ -9,8 +9,9 @@ from typing import Final
 
 import numpy as np
 
+from ingero_mcp import semconv
 from ingero_mcp.analysis.calls import UNKNOWN
-from ingero_mcp.analysis.evidence import Entry, Evidence
+from ingero_mcp.analysis.evidence import Entry, Evidence, Sign
 from ingero_mcp.analysis.paths import last_entries, last_places, paths_of
 
 ONE_SIDED: Final = frozenset({"ncclBroadcast", "ncclBcast", "ncclReduce", "ncclGather", "ncclScatter"})
@@ -189,8 +190,22 @@ def live_frontier(evidence: Evidence) -> Frontier:
     seen = frozenset(np.unique(calls.rank).tolist())
     # Where none of those who are waited for is known to be in the communicator, it is one of those who do not wait.
     silent = frozenset(waited_for - waiting) or (seen - waiting if waiting else frozenset())
+    # The host of a rank that is inside a call has not stopped: it waits for its GPU, as the others do.
+    inside = {sign.rank for sign in open_calls(evidence) if sign.rank is not None}
+    waiting |= silent & inside
+    silent -= inside
     absent = _absent(evidence, seen, evidence.communicators)
     return Frontier(stands, absent, frozenset(waiting), silent, seen, last_entries(calls) | last_ns)
+
+
+def open_calls(evidence: Evidence) -> tuple[Sign, ...]:
+    """Calls that were still running when they were last seen, and that their rank has not gone on from."""
+    entered_ns = last_entries(evidence.calls)
+    return tuple(
+        sign
+        for sign in evidence.signs
+        if sign.kind == semconv.CALL_OPEN and sign.at_ns >= entered_ns.get(-1 if sign.rank is None else sign.rank, 0)
+    )
 
 
 def _not_there(ranks: Mapping[int, Stand], seq: int) -> frozenset[int]:

@@ -27,11 +27,12 @@ from ingero_mcp.analysis.findings import Culprit, Finding, Group, Statement
 from ingero_mcp.analysis.frontier import (
     Frontier,
     live_frontier,
+    open_calls,
     recorded_frontier,
     timed_frontier,
 )
 from ingero_mcp.analysis.mismatches import mismatched
-from ingero_mcp.analysis.standstill import all_entered, open_calls, stopped
+from ingero_mcp.analysis.standstill import all_entered, stopped
 from ingero_mcp.analysis.words import plural, ranks_text, who
 
 _QUIET: Final = 20.0

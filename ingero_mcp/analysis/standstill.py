@@ -16,7 +16,7 @@ from ingero_mcp.analysis.absent import (
 )
 from ingero_mcp.analysis.evidence import Evidence, Sign
 from ingero_mcp.analysis.findings import Cause, Culprit, Finding, Statement
-from ingero_mcp.analysis.frontier import Frontier
+from ingero_mcp.analysis.frontier import Frontier, open_calls
 from ingero_mcp.analysis.words import capital, plural, verb, who
 
 _FAULT_BEFORE_NS: Final = 60_000_000_000
@@ -78,6 +78,9 @@ def _gpu_stopped(evidence: Evidence, frontier: Frontier, stopped: dict[int, tupl
 
 def _host_silent(evidence: Evidence, frontier: Frontier, silent: list[int]) -> Finding:
     exits = {sign.rank: sign for sign in evidence.signs if sign.kind == semconv.PROCESS_EXIT and sign.rank in silent}
+    if exits:
+        # Who left is waited for by everybody; the others that are silent may wait in ways that were not recorded.
+        silent = sorted(rank for rank in silent if rank in exits)
     cause: Cause = "early_exit" if len(exits) == len(silent) else "host_hang"
     other: Cause = "host_hang" if cause == "early_exit" else "early_exit"
     waiting, many = frontier.waiting, len(silent) > len(frontier.waiting)
@@ -206,10 +209,3 @@ def _ranks_of(evidence: Evidence, sign: Sign) -> list[int]:
     if sign.rank is not None:
         return [sign.rank]
     return [rank for rank, place in evidence.places.items() if place.node_id == sign.node_id]
-
-
-def open_calls(evidence: Evidence) -> tuple[Sign, ...]:
-    """Calls that were still running when they were last seen, and did not end since."""
-    calls = evidence.calls
-    last_enter = int(calls.enter_ns.max()) if len(calls) else 0
-    return tuple(sign for sign in evidence.signs if sign.kind == semconv.CALL_OPEN and sign.at_ns >= last_enter)
