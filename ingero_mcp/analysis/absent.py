@@ -37,7 +37,7 @@ def too_few_seen(evidence: Evidence, frontier: Frontier) -> Finding | None:
         onset_ns=opened_ns(frontier, waiting),
         enable=(missing,),
         summary=(
-            f"{capital(who(waiting))} {verb(waiting, 'waits', 'wait')} in {name}.",
+            f"{capital(who(waiting))} {verb(waiting, 'waits', 'wait')}.",
             f"For which rank cannot be told: nothing was seen of {who(unseen)}.",
             f"Get {missing} and ask again.",
         ),
@@ -51,6 +51,9 @@ def left_no_trace(evidence: Evidence, frontier: Frontier) -> tuple[Finding, ...]
         if not ranks:
             continue
         name, present, missing = evidence.name(comm_id), sorted(ranks), _traces(evidence, absent)
+        idle = sorted(dump.rank for dump in evidence.dumps if dump.open == 0 and dump.rank not in frontier.waiting)
+        if idle:
+            return (_either(evidence, frontier, idle, absent),)
         what = "dump" if evidence.dumps else "trace"
         statement = Statement(
             f"{who(present)} {verb(present, 'waits', 'wait')} in communicator {name}; of its "
@@ -80,6 +83,31 @@ def left_no_trace(evidence: Evidence, frontier: Frontier) -> tuple[Finding, ...]
             ),
         )
     return ()
+
+
+def _either(evidence: Evidence, frontier: Frontier, idle: list[int], absent: Collection[int]) -> Finding:
+    """Undecidable: ranks that are in no collective may be waited for, or those that nobody saw."""
+    waiting = frontier.waiting
+    alone = verb(idle, "itself", "themselves")
+    return Finding(
+        "undecidable",
+        "host_hang",
+        0.3,
+        (
+            Statement(f"the recorder of {who(idle)} holds no open collective, while {who(waiting)} wait"),
+            Statement(f"nothing was seen of {who(absent)}"),
+        ),
+        groups=(Group("job", "in no collective", tuple(idle)), Group("job", "not seen", tuple(absent))),
+        alternatives=(("early_exit", 0.3), ("gpu_fault", 0.2)),
+        waiting_ranks=tuple(sorted(waiting)),
+        onset_ns=opened_ns(frontier, waiting),
+        enable=(_traces(evidence, absent),),
+        summary=(
+            f"{capital(who(waiting))} {verb(waiting, 'waits', 'wait')}.",
+            f"The others wait either for {who(idle)}, in no collective {alone}, or for {who(absent)}, never seen.",
+            f"Get {_traces(evidence, absent)} and ask again.",
+        ),
+    )
 
 
 def but_for_absent(evidence: Evidence, frontier: Frontier, found: Finding) -> Finding:

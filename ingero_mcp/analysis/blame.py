@@ -22,13 +22,14 @@ _REGULAR: Final = 0.1  # how far distances in time may be from their median to c
 
 
 def finding(
-    together: tuple[Straggler, ...], runner_up_ns: float, comparison: Comparison, evidence: Evidence, steps: Steps
+    together: tuple[Straggler, ...], named: frozenset[int], comparison: Comparison, evidence: Evidence, steps: Steps
 ) -> Finding:
-    """The finding that one incident gives; `runner_up_ns` is what the next best explanation cost."""
+    """The finding that one incident gives; `named` are the ranks of all incidents."""
     bad = np.unique(np.concatenate([one.steps for one in together]))
     numbers = comparison.matrix.steps
     first = together[0]
     lost_ns = sum(one.lost_ns for one in together)
+    runner_up_ns = _runner_up_ns(first, named, comparison)
     period = (first.period if len(together) == 1 else period_of(bad)) or period_of(_worst(first))
     usual_ns, slow_ns = _durations(numbers, bad, steps, comparison, first)
     calls = _calls_of(evidence, steps, first.rank)
@@ -47,7 +48,7 @@ def finding(
     lateness = duration_text(first.lateness_ns)
     waiting = _waiting(evidence, ranks)
     place = f" on {host}" if host else ""
-    confidence = _confidence(lost_ns, runner_up_ns, first)
+    confidence = _confidence(first.lost_ns, runner_up_ns, first)
     slowdown = slow_ns / usual_ns if usual_ns and slow_ns and usual_ns > 0 else None
     return Finding(
         "straggler",
@@ -77,6 +78,13 @@ def finding(
     )
 
 
+def _runner_up_ns(first: Straggler, named: frozenset[int], comparison: Comparison) -> float:
+    """By how much the next rank that is not named exceeds its peers in the same steps, in all."""
+    others = ~np.isin(comparison.matrix.ranks, list(named))
+    inside = comparison.excess_ns[first.steps][:, others]
+    return float(np.nansum(np.clip(inside, 0, None), axis=0).max(initial=0.0))
+
+
 def _worst(one: Straggler) -> Int64s:
     """The steps in which a rank was late by at least half of the most: what recurs is seen best in them."""
     excess = one.excess_ns[one.steps]
@@ -101,9 +109,10 @@ def _durations(
 
 
 def _calls_of(evidence: Evidence, steps: Steps, rank: int) -> dict[int, int]:
-    """The last call of a rank in each step, by the step's number: what its own work of the step ended in."""
+    """A call of a rank in each step, by the step's number: the one that its own work of the step made late."""
     mine = np.flatnonzero((evidence.calls.rank == rank) & (steps.of_call >= 0))
-    mine = mine[np.argsort(evidence.calls.enter_ns[mine], kind="stable")]
+    # Of the calls of a step the one before which the rank did most itself, where that is known; else the last.
+    mine = mine[np.lexsort((evidence.calls.enter_ns[mine], evidence.calls.own_ns[mine]))]
     return dict(zip(steps.numbers[steps.of_call[mine]].tolist(), mine.tolist(), strict=True))
 
 
@@ -135,9 +144,12 @@ def _statements(
             Statement(f"that is {spreads:.1f} times the spread of the job ({duration_text(sigma)})", spreads, "spreads")
         )
     if runner_up_ns:
+        mean_ns = runner_up_ns / len(together[0].steps)
         statements.append(
             Statement(
-                f"the next rank exceeds its peers by {duration_text(runner_up_ns)} in all", runner_up_ns / 1e6, "ms"
+                f"the next rank exceeds its peers by {duration_text(mean_ns)} in the mean of these steps",
+                mean_ns / 1e6,
+                "ms",
             )
         )
     return tuple(statements)

@@ -31,10 +31,12 @@ def slow_gpu(evidence: Evidence, steps: Steps, slow: Incident | None) -> Finding
             statement = f"the GPU of rank {{}} runs at {one.median:.0f} MHz, its peers at {usual:.0f}"
             _suspect(suspects, evidence, one, statement, one.median, "MHz")
     flags = [one for one in evidence.counters if one.metric.startswith(_THROTTLE) and _IDLE not in one.metric]
-    throttled = [one for one in flags if one.median > 0]
-    for one in throttled:
-        if len(throttled) <= len(flags) / 2:
-            _suspect(suspects, evidence, one, f"{one.metric} is set on the GPU of rank {{}}", one.median, "")
+    for metric in sorted({one.metric for one in flags}):
+        same = [one for one in flags if one.metric == metric]
+        throttled = [one for one in same if one.median > 0]
+        # What is set on most of them is how these GPUs are run.
+        for one in throttled if len(throttled) <= len(same) / 2 else ():
+            _suspect(suspects, evidence, one, f"{metric} is set on the GPU of rank {{}}", one.median, "")
     if not suspects or len(suspects) > len(evidence.places) / 2:
         return None
     ranks = sorted(suspects)

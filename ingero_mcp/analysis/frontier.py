@@ -191,11 +191,30 @@ def live_frontier(evidence: Evidence) -> Frontier:
     # Where none of those who are waited for is known to be in the communicator, it is one of those who do not wait.
     silent = frozenset(waited_for - waiting) or (seen - waiting if waiting else frozenset())
     # The host of a rank that is inside a call has not stopped: it waits for its GPU, as the others do.
-    inside = {sign.rank for sign in open_calls(evidence) if sign.rank is not None}
+    inside = {sign.rank for sign in open_calls(evidence) if sign.rank is not None and _waits_inside(sign)}
     waiting |= silent & inside
     silent -= inside
     absent = _absent(evidence, seen, evidence.communicators)
     return Frontier(stands, absent, frozenset(waiting), silent, seen, last_entries(calls) | last_ns)
+
+
+def exits(evidence: Evidence, last_ns: Mapping[int, int]) -> dict[int, Sign]:
+    """The ranks whose process ended after their last collective, with the event that says it."""
+    found = {}
+    processes: dict[tuple[str | None, int | None], int] = {
+        (place.node_id, place.pid): rank for rank, place in evidence.places.items() if place.pid is not None
+    }
+    for sign in evidence.signs:
+        if sign.kind == semconv.PROCESS_EXIT:
+            rank = processes.get((sign.node_id, sign.pid), sign.rank)
+            if rank is not None and sign.at_ns >= last_ns.get(rank, sign.at_ns):
+                found[rank] = sign
+    return found
+
+
+def _waits_inside(sign: Sign) -> bool:
+    """Whether an open call is one in which a host waits for GPUs."""
+    return sign.detail.startswith("nccl") or "Synchronize" in sign.detail or sign.detail.startswith("cudaMemcpy")
 
 
 def open_calls(evidence: Evidence) -> tuple[Sign, ...]:

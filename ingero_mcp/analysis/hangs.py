@@ -21,39 +21,41 @@ import numpy as np
 
 from ingero_mcp import semconv
 from ingero_mcp.analysis.absent import left_no_trace
+from ingero_mcp.analysis.assemble import by_rank
 from ingero_mcp.analysis.calls import UNKNOWN
 from ingero_mcp.analysis.evidence import Evidence, Sign
 from ingero_mcp.analysis.findings import Culprit, Finding, Group, Statement
 from ingero_mcp.analysis.frontier import (
     Frontier,
+    exits,
     live_frontier,
     open_calls,
     recorded_frontier,
     timed_frontier,
 )
 from ingero_mcp.analysis.mismatches import mismatched
+from ingero_mcp.analysis.paths import last_entries
 from ingero_mcp.analysis.standstill import all_entered, stopped
 from ingero_mcp.analysis.words import plural, ranks_text, who
 
 _QUIET: Final = 20.0
 """A job hangs if it has been silent for this many of its usual times between collectives."""
 
+_LONG: Final = 3.0
+"""The same, if calls are known to be open: steps of some seconds have open calls too."""
+
 Rule: TypeAlias = Callable[[Evidence, Frontier], tuple[Finding, ...]]
 
 
 def find_hangs(evidence: Evidence) -> tuple[Finding, ...]:
     """The hangs of a job; empty if it goes on, has ended, or cannot be told to hang."""
-    flagged = _flagged(evidence)
-    if flagged:
-        return flagged
-    frontier = _frontier(evidence)
-    if frontier is None:
-        return ()
-    for rule in RULES:
-        found = rule(evidence, frontier)
-        if found:
-            return found
-    return ()
+    if (frontier := _frontier(evidence)) is not None:
+        for rule in RULES:
+            found = rule(evidence, frontier)
+            if found:
+                return found
+    # What a monitor flags is only that, not who is waited for.
+    return _flagged(evidence)
 
 
 def _frontier(evidence: Evidence) -> Frontier | None:
@@ -108,32 +110,29 @@ def _flagged(evidence: Evidence) -> tuple[Finding, ...]:
 
 
 def _is_quiet(evidence: Evidence) -> bool:
-    """Whether the job fell silent long before the end of what was recorded, or calls of it are still open."""
+    """Whether the job fell silent long before the end of what was recorded, or inside of calls for unusually long."""
     calls = evidence.calls
     if not len(calls):
         return False
-    if open_calls(evidence):
-        return True
-    last_ns = int(max(calls.enter_ns.max(), calls.done_ns.max()))
-    return evidence.newest_ns - last_ns > _QUIET * _usual_ns(evidence) > 0 and not _has_ended(evidence)
+    opened = open_calls(evidence)
+    newest_ns = max([evidence.newest_ns, *(sign.at_ns for sign in opened)])
+    quiet_ns = newest_ns - int(max(calls.enter_ns.max(), calls.done_ns.max()))
+    if opened:
+        return quiet_ns > _LONG * _usual_ns(evidence)
+    return quiet_ns > _QUIET * _usual_ns(evidence) > 0 and not _has_ended(evidence)
 
 
 def _usual_ns(evidence: Evidence) -> float:
-    calls = evidence.calls
-    rank = calls.rank[0]
-    enter = np.sort(calls.enter_ns[calls.rank == rank])
-    return float(np.diff(enter).max(initial=0)) if len(enter) < 8 else float(np.percentile(np.diff(enter), 99))
+    """How long a rank rarely is without a collective: the 99th percentile of its gaps, the median over the ranks."""
+    gaps = [np.diff(np.sort(evidence.calls.enter_ns[mine])) for mine in by_rank(evidence.calls.rank).values()]
+    rare = [float(np.percentile(gap, 99)) for gap in gaps if len(gap)]
+    return float(np.median(rare)) if rare else 0.0
 
 
 def _has_ended(evidence: Evidence) -> bool:
-    """Whether the process of every rank is known to have ended, and no call of theirs was open then."""
-    exits = [sign for sign in evidence.signs if sign.kind == semconv.PROCESS_EXIT]
-    ranks = {sign.rank for sign in exits}
-    processes = {(sign.node_id, sign.pid) for sign in exits if sign.pid is not None}
-    return bool(exits) and all(
-        rank in ranks or ((place := evidence.places.get(rank)) is not None and (place.node_id, place.pid) in processes)
-        for rank in np.unique(evidence.calls.rank).tolist()
-    )
+    """Whether the process of every rank is known to have ended after its last collective."""
+    last_ns = last_entries(evidence.calls)
+    return bool(last_ns) and last_ns.keys() <= exits(evidence, last_ns).keys()
 
 
 RULES: Final[tuple[Rule, ...]] = (mismatched, stopped, left_no_trace, all_entered)

@@ -12,7 +12,7 @@ from ingero_mcp.analysis.comparison import Comparison, noise
 from ingero_mcp.analysis.evidence import Matrix
 from ingero_mcp.analysis.findings import Affected, Finding, Group, Statement
 from ingero_mcp.analysis.roles import Roles
-from ingero_mcp.analysis.words import duration_text, ranks_text
+from ingero_mcp.analysis.words import duration_text, ranks_text, who
 from ingero_mcp.analysis.work import COMPUTING
 
 STAGE_RATIO: Final = 1.2
@@ -51,25 +51,29 @@ def stage_imbalance(comparison: Comparison, healthy: Matrix, roles: Roles, *, is
         f"{role if roles.named else ranks_text(roles.ranks(role))}: {duration_text(value)}"
         for role, value in sorted(known.items())
     )
+    alone = len(ranks) == 1
     return Finding(
-        "imbalance",
+        "undecidable" if alone else "imbalance",
         "stage_imbalance",
-        min(0.95, 0.6 + (ratio - STAGE_RATIO)),
+        0.4 if alone else min(0.95, 0.6 + (ratio - STAGE_RATIO)),
         (
             Statement(f"stage {name} works {ratio:.2f} times as long as the typical other stage", ratio, "ratio"),
             Statement(f"typical work in a step by stage: {others_text}", known[worst] / 1e6, "ms"),
         ),
         groups=(Group("stage", name, ranks),),
-        alternatives=(("unknown", 0.1),),
+        alternatives=(("unknown", 0.4 if alone else 0.1),),
         affected=Affected(tuple(comparison.matrix.steps.tolist()), steps),
+        enable=("the other ranks of that stage: one alone cannot be told from its stage",) if alone else (),
         waiting_ranks=tuple(rank for role in known if role != worst for rank in roles.ranks(role)),
         baseline_step_ns=max(comparison.step_ns - excess, 0.0),
         slowdown=comparison.step_ns / max(comparison.step_ns - excess, 1.0),
         lost_ns=excess * steps,
         summary=(
             f"Stage {name} has too much work: {ratio:.2f} times that of the typical stage, in every step.",
-            f"Its ranks ({ranks_text(ranks)}) are alike, so none of them is to blame; the other stages wait.",
-            "Move layers from it to the other stages.",
+            f"Only {who(ranks)} of it was recorded: whether the stage or that rank is slow cannot be told."
+            if alone
+            else f"Its ranks ({ranks_text(ranks)}) are alike, so none of them is to blame; the other stages wait.",
+            "Record the other ranks of the stage." if alone else "Move layers from it to the other stages.",
         ),
     )
 

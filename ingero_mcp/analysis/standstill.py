@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Final
 
-from ingero_mcp import semconv
 from ingero_mcp.analysis.absent import (
     but_for_absent,
     empty_recorders,
@@ -16,7 +15,7 @@ from ingero_mcp.analysis.absent import (
 )
 from ingero_mcp.analysis.evidence import Evidence, Sign
 from ingero_mcp.analysis.findings import Cause, Culprit, Finding, Statement
-from ingero_mcp.analysis.frontier import Frontier, open_calls
+from ingero_mcp.analysis.frontier import Frontier, exits, open_calls
 from ingero_mcp.analysis.words import capital, plural, verb, who
 
 _FAULT_BEFORE_NS: Final = 60_000_000_000
@@ -77,11 +76,11 @@ def _gpu_stopped(evidence: Evidence, frontier: Frontier, stopped: dict[int, tupl
 
 
 def _host_silent(evidence: Evidence, frontier: Frontier, silent: list[int]) -> Finding:
-    exits = {sign.rank: sign for sign in evidence.signs if sign.kind == semconv.PROCESS_EXIT and sign.rank in silent}
-    if exits:
+    left = {rank: sign for rank, sign in exits(evidence, frontier.last_ns).items() if rank in silent}
+    if left:
         # Who left is waited for by everybody; the others that are silent may wait in ways that were not recorded.
-        silent = sorted(rank for rank in silent if rank in exits)
-    cause: Cause = "early_exit" if len(exits) == len(silent) else "host_hang"
+        silent = sorted(left)
+    cause: Cause = "early_exit" if left else "host_hang"
     other: Cause = "host_hang" if cause == "early_exit" else "early_exit"
     waiting, many = frontier.waiting, len(silent) > len(frontier.waiting)
     empty, lost = empty_recorders(evidence, frontier, silent), _lost(evidence, frontier, silent)
@@ -95,7 +94,7 @@ def _host_silent(evidence: Evidence, frontier: Frontier, silent: list[int]) -> F
         ),
         *empty,
         *lost,
-        *(Statement(f"the process of rank {rank} ended", event_ids=(sign.event_id,)) for rank, sign in exits.items()),
+        *(Statement(f"the process of rank {rank} ended", event_ids=(sign.event_id,)) for rank, sign in left.items()),
     ]
     if many:
         statements.append(
@@ -151,7 +150,7 @@ def all_entered(evidence: Evidence, frontier: Frontier) -> tuple[Finding, ...]:
     statement = Statement(
         f"{who(known)} have all entered the last collective, and none goes on"
         if inside == frozenset(known) or not waiting
-        else f"{who(waiting)} {verb(waiting, 'waits', 'wait')}, and nobody is behind in a collective of theirs",
+        else f"{who(waiting)} {verb(waiting, 'waits', 'wait')}, and of nobody it is known that it could go on",
         float(len(known)),
         "ranks",
         tuple(sign.event_id for sign in open_calls(evidence)[:4]) or opened_events(frontier, waiting)[:4],
@@ -178,7 +177,7 @@ def all_entered(evidence: Evidence, frontier: Frontier) -> tuple[Finding, ...]:
                 else f"The job hangs: {who(waiting or known)} {verb(waiting or known, 'waits', 'wait')}.",
                 f"A GPU fault was reported for {who(ranks)}."
                 if ranks
-                else "Nobody is behind: which GPU or link does not complete cannot be seen from the hosts' side.",
+                else "Nobody is known to be behind: which GPU or link does not complete cannot be seen from the hosts.",
                 "Look for Xid messages, and at power and utilisation of the GPUs.",
             ),
         ),

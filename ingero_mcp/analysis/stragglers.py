@@ -159,7 +159,14 @@ def incidents_of(found: tuple[Straggler, ...], evidence: Evidence) -> tuple[tupl
             groups.append([one])
         else:
             together.append(one)
-    return tuple(tuple(group) for group in groups)
+    return tuple(part for group in groups for part in _parts(group, evidence.hosts))
+
+
+def _parts(group: list[Straggler], hosts: Mapping[int, str]) -> list[tuple[Straggler, ...]]:
+    """A group as one incident; two ranks of different hosts that share no period and no steps are two."""
+    one, other = group[0], group[-1]
+    apart = len(group) == 2 and hosts.get(one.rank) != hosts.get(other.rank) and one.period is None
+    return [(one,), (other,)] if apart else [tuple(group)]
 
 
 def _together(one: Straggler, other: Straggler, evidence: Evidence) -> bool:

@@ -12,26 +12,25 @@ from ingero_mcp import semconv
 from ingero_mcp.analysis.align import aligned
 from ingero_mcp.analysis.blame import finding
 from ingero_mcp.analysis.calls import UNKNOWN
+from ingero_mcp.analysis.calm import LEAST_RANKS, LEAST_STEPS, healthy, too_little
 from ingero_mcp.analysis.clocks import ClockFit, fit
 from ingero_mcp.analysis.comparison import Comparison, compare
 from ingero_mcp.analysis.counters import slow_gpu
-from ingero_mcp.analysis.evidence import Evidence, Matrix, Sign
-from ingero_mcp.analysis.findings import Finding, Statement
+from ingero_mcp.analysis.evidence import Evidence, Matrix
+from ingero_mcp.analysis.findings import Finding
 from ingero_mcp.analysis.gpu_work import outside_of_all
 from ingero_mcp.analysis.hangs import find_hangs
 from ingero_mcp.analysis.idle import is_paused
 from ingero_mcp.analysis.imbalance import sequence_imbalance, stage_imbalance
 from ingero_mcp.analysis.roles import Roles, find_roles
-from ingero_mcp.analysis.skew import skewed
 from ingero_mcp.analysis.steps import Steps, find_steps
 from ingero_mcp.analysis.stragglers import Straggler, find_stragglers, incidents_of, without
 from ingero_mcp.analysis.transfers import find_network, slow_steps, transfers
-from ingero_mcp.analysis.words import duration_text, plural
 from ingero_mcp.analysis.work import computing, own_work
 
-_LEAST_STEPS: Final = 4
-_LEAST_RANKS: Final = 2
 _MAJOR: Final = 0.05
+_NOTABLE: Final = 0.05
+_COSTLY: Final = 0.003  # of the whole time, that slow transfers must have cost
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -86,10 +85,18 @@ def diagnose(evidence: Evidence) -> Diagnosis:
     late = _who_is_late(evidence, steps, roles, comparison, of_gpus)
     case = _Case(evidence, steps, roles, comparison, of_gpus, late, clocks)
     found = _hangs(case) or _without_echoes(case, tuple(one for question in SLOW for one in question(case)))
-    found = found or _too_little(case)
+    found = found or (() if _enough(case) and case.comparison is not None else too_little(evidence, steps))
     whole_ns = float(np.nansum(steps.duration_ns))
-    found = tuple(sorted(found, key=lambda one: _importance(one, whole_ns))) or _healthy(case)
+    found = _notable(sorted(found, key=lambda one: _importance(one, whole_ns))) or healthy(
+        evidence, steps, comparison, clocks
+    )
     return Diagnosis(evidence, found, steps, clocks, late[0].comparison if late else comparison)
+
+
+def _notable(found: list[Finding]) -> tuple[Finding, ...]:
+    """Without further findings that cost next to nothing beside the first."""
+    least_ns = _NOTABLE * found[0].lost_ns if found else 0.0
+    return tuple(one for one in found if one.verdict == "hang" or one.lost_ns >= least_ns)
 
 
 def _without_echoes(case: _Case, found: tuple[Finding, ...]) -> tuple[Finding, ...]:
@@ -121,19 +128,39 @@ def _who_is_late(
         return ()
     hosts = evidence.hosts
     late = [Late(find_stragglers(of_gpus, roles, hosts), of_gpus)]
-    idle = outside_of_all(evidence, steps, roles)
+    idle = outside_of_all(evidence, steps, roles) if _is_complete(evidence) else None
     if idle is not None and _is_enough(idle):
         told = {one.rank for one in late[0].stragglers}
         pauses = compare(idle, roles, steps)
         paused = find_stragglers(pauses, roles, hosts)
         late.append(
-            Late(tuple(one for one in paused if one.rank not in told and is_paused(one, evidence, steps)), pauses)
+            Late(
+                tuple(
+                    one
+                    for one in paused
+                    if one.rank not in told
+                    and one.lateness_ns > max(pauses.sigma_ns.values())
+                    and is_paused(one, evidence, steps)
+                ),
+                pauses,
+            )
         )
     return tuple(one for one in late if one.stragglers)
 
 
+def _is_complete(evidence: Evidence) -> bool:
+    """Whether no rank is missing beside those that were recorded: a GPU may be idle because it waits for that one."""
+    seen = set(np.unique(evidence.calls.rank).tolist())
+    for known in evidence.communicators.values():
+        present = sum(rank in seen for rank in known.members)
+        # Of a group of tensor parallel ranks one may stand for all: then the communicator of everybody is not whole.
+        if 1 < present < known.nranks and known.nranks != evidence.world_size:
+            return False
+    return True
+
+
 def _is_enough(matrix: Matrix) -> bool:
-    return len(matrix.ranks) >= _LEAST_RANKS and len(matrix.steps) >= _LEAST_STEPS
+    return len(matrix.ranks) >= LEAST_RANKS and len(matrix.steps) >= LEAST_STEPS
 
 
 def _importance(one: Finding, whole_ns: float) -> tuple[bool, bool, bool, float]:
@@ -150,10 +177,8 @@ def _hangs(case: _Case) -> tuple[Finding, ...]:
 def _stragglers(case: _Case) -> tuple[Finding, ...]:
     incidents = [(incident, one) for one in case.late for incident in incidents_of(one.stragglers, case.evidence)]
     incidents.sort(key=lambda incident: -sum(straggler.lost_ns for straggler in incident[0]))
-    found = []
-    for place, (incident, told) in enumerate(incidents):
-        others = [straggler.lost_ns for other, _ in incidents[place + 1 :] for straggler in other]
-        found.append(finding(incident, max(others, default=0.0), told.comparison, case.evidence, case.steps))
+    named = frozenset(straggler.rank for straggler in case.stragglers)
+    found = [finding(incident, named, told.comparison, case.evidence, case.steps) for incident, told in incidents]
     return tuple(found)
 
 
@@ -178,102 +203,15 @@ def _transfers(case: _Case) -> tuple[Finding, ...]:
     slow = slow_steps(case.steps, times, ~late[times.step])
     gpu = slow_gpu(case.evidence, case.steps, slow) if case.evidence.timing != "kernel_gpu" else None
     network = find_network(case.evidence, case.steps, late) if gpu is None else None
+    if network is not None and network.lost_ns < _COSTLY * float(np.nansum(case.steps.duration_ns)):
+        network = None
     return tuple(one for one in (gpu, network) if one is not None)
-
-
-def _too_little(case: _Case) -> tuple[Finding, ...]:
-    """Undecidable, with what is missing."""
-    evidence = case.evidence
-    if _enough(case) and case.comparison is not None:
-        return ()
-    if evidence.dumps or _flags(evidence):
-        return ()
-    ranks = len(np.unique(evidence.calls.rank))
-    if ranks < _LEAST_RANKS:
-        missing = f"collectives of {plural(ranks, 'rank')} were seen, and a rank needs peers to be compared with"
-        enable: tuple[str, ...] = ("the collectives of the other ranks: the probe on every host, or their traces",)
-    elif len(case.steps) < _LEAST_STEPS:
-        missing = f"only {plural(len(case.steps), 'step')} were seen, too few to tell what is usual"
-        enable = ("a longer window",)
-    else:
-        missing = "collectives were only enqueued: nothing says how long a rank worked or waited"
-        enable = (
-            "the probe's own-time attributes (ingero.cpu_ns, blocked_ns, runq_ns) or synchronize calls",
-            "GPU timing of collectives (NCCL profiler plugin)",
-        )
-    return (
-        Finding(
-            "undecidable",
-            "unknown",
-            0.1,
-            (Statement(missing),),
-            enable=enable,
-            summary=(
-                "Whether a rank holds the others up cannot be told.",
-                f"{missing[0].upper()}{missing[1:]}.",
-                f"What would tell: {enable[0]}.",
-            ),
-        ),
-    )
-
-
-def _healthy(case: _Case) -> tuple[Finding, ...]:
-    comparison, evidence = case.comparison, case.evidence
-    statements = []
-    if comparison is not None:
-        sigma = max(comparison.sigma_ns.values(), default=0.0)
-        statements.append(
-            Statement(
-                f"own work of {len(comparison.matrix.ranks)} ranks differs by {duration_text(sigma)} from step to step "
-                f"(one spread), and nobody's by more than chance",
-                sigma / 1e6,
-                "ms",
-            )
-        )
-    shift = skewed(evidence, case.clocks)
-    statements += [shift] if shift else []
-    flags = _flags(evidence)
-    if flags:
-        statements.append(
-            Statement(
-                f"none of {len(flags)} ranks is flagged as hanging", event_ids=tuple(s.event_id for s in flags[:4])
-            )
-        )
-    if evidence.dumps:
-        statements.append(
-            Statement(f"the recorders of {len(evidence.dumps)} ranks hold no collective that is waited for")
-        )
-    durations = case.steps.duration_ns[np.isfinite(case.steps.duration_ns)]
-    usual = float(np.median(durations)) if len(durations) else None
-    how_long = f" of {duration_text(usual)}" if usual else ""
-    return (
-        Finding(
-            "healthy",
-            "clock_skew" if shift else "none",
-            0.8 if comparison is not None else 0.5,
-            tuple(statements),
-            baseline_step_ns=usual,
-            summary=(
-                f"Nothing holds this job up: {plural(len(case.steps), 'step')}{how_long}, no rank out of line."
-                if comparison is not None
-                else "Nothing that was recorded says that this job is held up.",
-                "The clocks of its hosts are apart, which looks like lateness and is none."
-                if shift
-                else "Differences between ranks are within their usual spread.",
-                "If it is slower than before, compare with an earlier window.",
-            ),
-        ),
-    )
-
-
-def _flags(evidence: Evidence) -> list[Sign]:
-    return [sign for sign in evidence.signs if sign.kind == semconv.HANG_FLAG]
 
 
 def _enough(case: _Case) -> bool:
     ranks = case.comparison.matrix.ranks if case.comparison is not None else np.unique(case.evidence.calls.rank)
     steps = case.comparison.matrix.steps if case.comparison is not None else case.steps.numbers
-    return len(ranks) >= _LEAST_RANKS and len(steps) >= _LEAST_STEPS
+    return len(ranks) >= LEAST_RANKS and len(steps) >= LEAST_STEPS
 
 
 SLOW: Final[tuple[Question, ...]] = (_stragglers, _imbalances, _transfers)

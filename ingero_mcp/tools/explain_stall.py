@@ -9,10 +9,10 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from ingero_mcp.analysis.findings import Finding
 from ingero_mcp.analysis.verdict import Diagnosis, diagnose
-from ingero_mcp.analysis.words import duration_text, plural, ranks_text
 from ingero_mcp.tools import event_history, run_analysis
 from ingero_mcp.tools.answer import Finished, Range
 from ingero_mcp.tools.call import Call
+from ingero_mcp.tools.caveats import clock_bound_ms, gaps, notes
 from ingero_mcp.tools.evidence import read_evidence
 from ingero_mcp.tools.explanation import (
     Alternative,
@@ -38,7 +38,6 @@ from ingero_mcp.windows import WINDOW_FORMS, Window
 
 NAME: Final = "fleet.cluster.explain_stall"
 
-_MOST_GAPS: Final = 10
 _MOST_NAMES: Final = 1000
 _SERIOUS: Final = ("hang", "straggler", "network", "imbalance", "undecidable", "healthy")
 
@@ -98,8 +97,8 @@ def _explained(
         timeline=lines,
         evidence=facts_of(first),
         timing_source=evidence.timing,
-        clock_bound_ms=_clock_bound_ms(diagnosis),
-        gaps=_gaps(diagnosis),
+        clock_bound_ms=clock_bound_ms(diagnosis),
+        gaps=gaps(diagnosis),
         cost=_lost(diagnosis, first),
         enable=list(first.enable),
         other_findings=others,
@@ -108,7 +107,7 @@ def _explained(
         cluster_id=job.cluster_id,
         job_id=job.job_id,
         window=Range.of(window),
-        notes=_notes(diagnosis, cases, is_all=is_all),
+        notes=notes(diagnosis, cases, is_all=is_all),
         row_count=1 + len(others),
         truncated=not is_all,
         plot=plot(diagnosis) if given.include_plot else None,
@@ -146,29 +145,6 @@ def _ms(ns: float | None) -> float | None:
     return None if ns is None else rounded(ns / 1e6)
 
 
-def _clock_bound_ms(diagnosis: Diagnosis) -> float | None:
-    """How far times of two hosts may be off against each other at worst; 0 if there is one clock only."""
-    clocks = np.unique(diagnosis.evidence.calls.clock)
-    if len(clocks) < 2:
-        return 0.0
-    bounds = [one.bound_ns for one in diagnosis.clocks.offsets if one.clock in clocks]
-    return rounded(max(bounds) / 1e6) if bounds and np.isfinite(max(bounds)) else None
-
-
-def _gaps(diagnosis: Diagnosis) -> list[str]:
-    evidence = diagnosis.evidence
-    lost: dict[str, int] = {}
-    for gap in evidence.gaps:
-        lost[gap.node_id] = lost.get(gap.node_id, 0) + gap.lost
-    said = [f"{node} lost {plural(count, 'event')}" for node, count in sorted(lost.items())]
-    ranks = set(np.unique(evidence.calls.rank).tolist()) | set(evidence.places)
-    if evidence.world_size and len(ranks) < evidence.world_size:
-        said.append(f"{len(ranks)} of {evidence.world_size} ranks were seen")
-    if evidence.unaligned:
-        said.append(f"ranks {ranks_text(evidence.unaligned)} are unaligned")
-    return [*said[:_MOST_GAPS], *([f"{len(said) - _MOST_GAPS} more"] if len(said) > _MOST_GAPS else [])]
-
-
 def _lost(diagnosis: Diagnosis, first: Finding) -> Lost | None:
     evidence = diagnosis.evidence
     gpus = evidence.world_size or len(np.unique(evidence.calls.rank))
@@ -199,34 +175,11 @@ def _next_calls(call: Call, given: ExplainStall, window: Window, job: Job, diagn
     terms += [f"enter_ns >= {window.start_ns}", f"enter_ns < {window.end_ns}"] if given.window else []
     where = f" WHERE {' AND '.join(terms)}" if terms else ""
     sql = (
-        "SELECT rank, count(*) AS calls, count(*) FILTER (is_last) AS entered_last, "
-        f"median(wait_ns) / 1e6 AS wait_ms FROM collectives{where} GROUP BY rank ORDER BY rank"
+        "SELECT rank, count(*) AS calls, median(cpu_ns + blocked_ns + runq_ns) / 1e6 AS own_ms, "
+        "median(lateness_ns) / 1e6 AS lateness_ms, max(clock_bound_ns) / 1e6 AS clock_bound_ms "
+        f"FROM collectives{where} GROUP BY rank ORDER BY rank"
     )
     return [*calls, call.next_call(run_analysis.NAME, {"sql": sql})]
-
-
-def _notes(diagnosis: Diagnosis, cases: list[tuple[Job, Diagnosis]], *, is_all: bool) -> list[str]:
-    notes = list(diagnosis.evidence.notes)
-    if diagnosis.steps.source != "named" and diagnosis.findings[0].affected is not None:
-        how = "the period of the collectives" if diagnosis.steps.source == "period" else "single collectives"
-        notes.append(f"no event names its step: steps are {how}, counted by number")
-    notes += [
-        f"the clock {_owner(diagnosis, step.clock)} jumped by about {duration_text(step.jump_ns)} in the window"
-        for step in diagnosis.clocks.steps[:3]
-    ]
-    if len(cases) > 1:
-        names = listed([quoted(str(job.job_id)) for job, _ in cases])
-        notes.insert(0, f"the worst of {len(cases)} jobs is explained (job_id chooses another of {names})")
-    if not is_all:
-        notes.insert(0, f"more than {MAX_JOBS} jobs are in this window: only those with most events were looked at")
-    return notes
-
-
-def _owner(diagnosis: Diagnosis, clock: int) -> str:
-    calls = diagnosis.evidence.calls
-    ranks = np.unique(calls.rank[calls.clock == clock]).tolist()
-    node = diagnosis.evidence.node(ranks[0]) if ranks else None
-    return f"of {node}" if node and node != "unknown" else f"of rank {ranks_text(ranks)}"
 
 
 def _nothing(call: Call, given: ExplainStall, window: Window | None) -> Explanation:

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Final
 from pydantic import BaseModel, Field
 
 from ingero_mcp.analysis.findings import MOST_LISTED_STEPS, Cause, Finding, GroupKind, Verdict
-from ingero_mcp.analysis.words import ranks_text
+from ingero_mcp.analysis.words import who
 from ingero_mcp.cells import MAX_EXACT, escaped
 from ingero_mcp.tools.answer import MAX_BYTES, Finished, Range
 from ingero_mcp.windows import iso
@@ -16,6 +16,7 @@ from ingero_mcp.windows import iso
 _MOST_TEXT: Final = 1900
 _MOST_LINE: Final = 600
 _MOST_IDS: Final = 4
+_MOST_CULPRITS: Final = 4  # with a line each
 _MOST_LISTED: Final = (4096, 512, 128, 32, 8)  # tried in turn until the answer fits
 _LONGEST: Final = 4096
 
@@ -249,16 +250,16 @@ def _plot(said: Explanation) -> str:
 
 def _who(said: Explanation) -> list[str]:
     lines = []
-    for culprit in said.culprits[:4]:
+    for culprit in said.culprits if len(said.culprits) <= _MOST_CULPRITS else ():
         where = f" on {culprit.node_id}" if culprit.node_id and culprit.node_id != "unknown" else ""
         pid = f" pid {culprit.pid}" if culprit.pid is not None else ""
         late = f", {culprit.lateness_ms:g} ms late" if culprit.lateness_ms is not None else ""
         share = f" in {culprit.share_of_steps:.0%} of steps" if culprit.share_of_steps is not None else ""
         lines.append(f"culprit: rank {culprit.rank}{where}{pid}{late}{share}")
-    if len(said.culprits) > 4:
-        lines.append(f"culprits: ranks {ranks_text(culprit.rank for culprit in said.culprits)}")
-    lines += [f"{group.kind} {group.id}: ranks {ranks_text(group.ranks)}" for group in said.culprit_groups[:3]]
-    lines += [f"waiting: ranks {ranks_text(said.waiting_ranks)}"] if said.waiting_ranks else []
+    if len(said.culprits) > _MOST_CULPRITS:
+        lines.append(f"culprits: {who(culprit.rank for culprit in said.culprits)}")
+    lines += [f"{group.kind} {group.id}: {who(group.ranks)}" for group in said.culprit_groups[:3]]
+    lines += [f"waiting: {who(said.waiting_ranks)}"] if said.waiting_ranks else []
     return lines
 
 

@@ -41,7 +41,7 @@ def _kept(evidence: Evidence, clocks: ClockFit) -> list[NodeClock]:
             at_ns=one.at_ns,
             offset_ns=round(one.offset_ns),
             bound_ns=math.ceil(one.bound_ns),
-            method=METHOD,
+            method=f"{METHOD} ({one.method})",
             reference=_said(names[one.reference]),
         )
         for one in clocks.offsets

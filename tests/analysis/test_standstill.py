@@ -136,6 +136,33 @@ def test_a_process_that_ended_left_early() -> None:
     assert "the process of rank 1 ended" in said(found)
 
 
+def test_a_process_that_ended_in_an_earlier_life_says_nothing() -> None:
+    long_ago = (sign(semconv.PROCESS_EXIT, 1, -3_600_000),)
+    assert only(evidence(SILENT, timing="host_api", quiet_ms=9000, signs=long_ago)).cause == "host_hang"
+    two = without(without(rounds(range(4), 40, took=None), 1, 39), 2, 39)
+    exits = (sign(semconv.PROCESS_EXIT, 2, -3_600_000),)
+    assert ranks(only(evidence(two, timing="host_api", quiet_ms=9000, signs=exits))) == [1, 2]
+
+
+def test_a_restart_in_the_window_does_not_hide_the_hang_after_it() -> None:
+    exits = tuple(sign(semconv.PROCESS_EXIT, rank, -3_600_000) for rank in range(3))
+    assert ranks(only(evidence(SILENT, timing="host_api", quiet_ms=9000, signs=exits))) == [1]
+
+
+def test_calls_that_are_open_in_steps_of_many_seconds_are_no_hang() -> None:
+    slow = rounds(range(3), 20, every_ms=15_000, took=None)
+    opened = tuple(
+        sign(semconv.CALL_OPEN, rank, 19 * 15_000 + 12_000, detail="cudaStreamSynchronize") for rank in range(3)
+    )
+    assert find_hangs(evidence(slow, timing="host_api", quiet_ms=12_000, signs=opened)) == ()
+
+
+@pytest.mark.parametrize(("call", "blamed"), [("cudaMalloc", [1]), ("cudaStreamSynchronize", [])])
+def test_only_a_call_that_waits_for_gpus_clears_a_rank(call: str, blamed: list[int]) -> None:
+    opened = (sign(semconv.CALL_OPEN, 1, 9000, detail=call),)
+    assert ranks(only(evidence(SILENT, timing="host_api", quiet_ms=9000, signs=opened))) == blamed
+
+
 def test_events_lost_about_then_make_it_less_sure() -> None:
     sure = only(evidence(SILENT, timing="host_api", quiet_ms=9000))
     gap = Gap("node-1", 12, START_NS + 385 * MS, START_NS + 395 * MS)

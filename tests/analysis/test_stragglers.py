@@ -140,7 +140,7 @@ def test_a_finding_says_who_since_when_how_often_and_at_what_cost() -> None:
     steps, roles = find_steps(made.calls), alike(8)
     comparison = compare(matrix(work), roles, steps)
     (group,) = incidents_of(find_stragglers(comparison, roles, HOSTS), made)
-    said = finding(group, 0.0, comparison, made, steps)
+    said = finding(group, frozenset(one.rank for one in group), comparison, made, steps)
     assert [one.rank for one in said.culprits] == [5]
     assert said.onset_step == 30
     assert said.onset_ns == made.calls.enter_ns[30 * 8 + 5]
@@ -160,7 +160,20 @@ def test_a_finding_of_a_host_names_the_host_and_what_recurs_in_time_its_seconds(
     steps, roles = find_steps(made.calls), alike(16)
     comparison = compare(matrix(work), roles, steps)
     (group,) = incidents_of(find_stragglers(comparison, roles, HOSTS), made)
-    said = finding(group, 0.0, comparison, made, steps)
+    said = finding(group, frozenset(one.rank for one in group), comparison, made, steps)
     assert [(one.kind, one.id, one.ranks) for one in said.groups] == [("host", "host-1", (4, 5, 6, 7))]
     assert said.period_steps is None
     assert said.period_seconds == pytest.approx(8.6 * 0.103 + 0.03, rel=0.1)
+
+
+def test_two_that_share_neither_host_nor_period_are_two_incidents_and_both_are_sure() -> None:
+    work = noise(150, 16)
+    work[[3, 11, 40, 41, 77, 90, 101, 120, 133], 2] += 60
+    work[[6, 20, 33, 59, 70, 84, 111, 140], 9] += 60
+    made = evidence(calls(work), hosts=HOSTS)
+    steps, roles = find_steps(made.calls), alike(16)
+    comparison = compare(matrix(work), roles, steps)
+    groups = incidents_of(find_stragglers(comparison, roles, HOSTS), made)
+    said = [finding(group, frozenset({2, 9}), comparison, made, steps) for group in groups]
+    assert sorted(one.culprits[0].rank for one in said) == [2, 9]
+    assert all(len(one.culprits) == 1 and one.confidence > 0.7 for one in said)

@@ -87,14 +87,24 @@ def test_a_number_that_is_no_rank_gives_way_to_the_groups(tmp_path: Path) -> Non
     read = open_file(write(tmp_path, "dump_of_2026", dump(entry(), pg_config=config)))
     assert facts(read, "rank") == {3}
     assert read.warnings == (
-        "1 dumps are named after a number that is no rank of the job: the rank is the one in all groups",
+        "1 dumps are named after a number that is not the rank: the rank is the one in all groups",
+    )
+
+
+@pytest.mark.parametrize("name", ["_dump_2", "_dump_3 (1)"])
+def test_groups_know_the_rank_better_than_a_name_does(tmp_path: Path, name: str) -> None:
+    config = groups([0, 1, 2, 3], [2, 3], [1, 3])
+    read = open_file(write(tmp_path, name, dump(entry(), pg_config=config)))
+    assert facts(read, "rank") == {3}
+    assert read.warnings == (
+        "1 dumps are named after a number that is not the rank: the rank is the one in all groups",
     )
 
 
 def test_a_number_that_may_be_the_rank_is_believed_and_doubted(tmp_path: Path) -> None:
-    config = groups([0, 1, 2, 3], [2, 3], [1, 3])
-    read = open_file(write(tmp_path, "_dump_2", dump(entry(), pg_config=config)))
-    assert facts(read, "rank") == {2}
+    config = groups([0, 1, 2, 3], [2, 3])
+    read = open_file(write(tmp_path, "_dump_1", dump(entry(), pg_config=config)))
+    assert facts(read, "rank") == {1}
     assert read.warnings == (
         "1 dumps are of a rank that is not in all of their groups; is the number in the name the rank?",
     )

@@ -30,12 +30,12 @@ def rank_of(dump: Mapping[str, Any], name: str, groups: Groups) -> tuple[int | N
     world, common = groups.world(), groups.common_ranks()
     only = next(iter(common)) if common is not None and len(common) == 1 else None
     rank = said
-    if only is not None and (said is None or (world and said not in world)):
+    if only is not None and (said is None or (world and said not in world) or said != only):
         rank = only
     if rank is None:
         return None, ""
     if rank != said is not None:
-        return rank, "dumps are named after a number that is no rank of the job: the rank is the one in all groups"
+        return rank, "dumps are named after a number that is not the rank: the rank is the one in all groups"
     if world and rank not in world:
         return rank, "dumps are of a rank that is not in the default group"
     if common is not None and rank not in common:
