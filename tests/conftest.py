@@ -9,6 +9,7 @@ from pathlib import Path
 
 import anyio
 import pytest
+from anyio.abc import TaskStatus
 from anyio.from_thread import start_blocking_portal
 
 from ingero_mcp.config import ServeSettings
@@ -57,7 +58,16 @@ def run_server(tmp_path: Path) -> RunServer:
         with start_blocking_portal() as portal:
             server = portal.call(Server, replace(settings, **changes))  # type: ignore[arg-type]
             stop = portal.call(anyio.Event)
-            done = portal.start_task_soon(server.serve, stop.wait)
+
+            async def serve(*, task_status: TaskStatus[None]) -> None:
+                async def until() -> None:
+                    # Called once the server has told others where it answers; a test that looks before finds nobody.
+                    task_status.started()
+                    await stop.wait()
+
+                await server.serve(until)
+
+            done, _ = portal.start_task(serve)
             try:
                 yield server.started.server
             finally:
