@@ -64,6 +64,10 @@ def collector(folder: Path, endpoint: str, protocol: str) -> Iterator[str]:
         try:
             wait_until(lambda: is_listening(grpc_address))
             yield grpc_address
+        except AssertionError:
+            # Whether the collector still tries or has given a batch up is known to it alone.
+            print((folder / "rotel.log").read_text()[-5000:])
+            raise
         finally:
             process.terminate()
             process.wait(30)
