@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import subprocess
 import urllib.error
 import urllib.request
 from collections.abc import Callable
@@ -19,7 +20,7 @@ from ingero_mcp.tools.explanation import Explanation
 from tests.conftest import RunServer
 from tests.importers import flight_recorder_job, kineto_job, optrace_job
 from tests.importers.flight_recorder_job import Dump, dump, entry, write_folder, write_json, write_pickle
-from tests.processes import run_ingero
+from tests.processes import INGERO, run_ingero
 from tests.tools.explained import Training, put, put_case
 
 Explain = Callable[..., dict[str, Any]]
@@ -279,6 +280,15 @@ def test_a_database_is_not_changed(tmp_path: Path, explain: Explain) -> None:
     before = path.read_bytes()
     explain(path)
     assert path.read_bytes() == before
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full on this system")
+def test_an_answer_for_which_the_disk_has_no_room_is_a_failure(tmp_path: Path) -> None:
+    path = stored(tmp_path / "x.duckdb", Training(late_ms={2: 40}))
+    for question in (["explain", "-d", str(path)], ["query", "-d", str(path), "SELECT 1"]):
+        with Path("/dev/full").open("w") as full:
+            done = subprocess.run([*INGERO, *question], stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+        assert (done.returncode, done.stderr) == (1, "ingero: cannot write the answer: No space left on device\n")
 
 
 # The server

@@ -6,6 +6,7 @@ Exit codes: 0 also for a partial answer, 1 on failure, 2 on wrong usage.
 from __future__ import annotations
 
 import argparse
+import errno
 import importlib
 import json
 import os
@@ -17,6 +18,8 @@ from typing import Final, Protocol
 from ingero_mcp import __version__
 from ingero_mcp.cells import escaped
 from ingero_mcp.errors import IngeroError
+
+_DISK_IS_FULL: Final = {errno.ENOSPC, errno.EDQUOT}
 
 
 class Command(Protocol):
@@ -78,7 +81,9 @@ def main_mcp() -> int:
 def _run(command: Command, arguments: argparse.Namespace) -> int:
     warnings.filterwarnings("ignore", category=DeprecationWarning)
     try:
-        return command.run(arguments)
+        code = command.run(arguments)
+        print(end="", flush=True)
+        return code
     except IngeroError as error:
         # A message may quote recorded text, which must not write to somebody's terminal what it likes.
         for line in str(error).splitlines():
@@ -93,8 +98,20 @@ def _run(command: Command, arguments: argparse.Namespace) -> int:
         raise
     except BrokenPipeError:
         # The reader of our output went away (`ingero query ... | head`); nothing is left to tell it.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _forget_stdout()
         return 1
+    except OSError as error:
+        if error.errno not in _DISK_IS_FULL:
+            raise
+        # `ingero query ... > file` on a full disk: half an answer must not pass for one.
+        print(f"ingero: cannot write the answer: {error.strerror}", file=sys.stderr)
+        _forget_stdout()
+        return 1
+
+
+def _forget_stdout() -> None:
+    """Python would fail a second time, with a trace, when it flushes what is left on its way out."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 if __name__ == "__main__":
