@@ -30,6 +30,7 @@ from ingero_mcp.importers.flight_recorder.entries import Entry
 from ingero_mcp.importers.flight_recorder.events import Place, event_batches
 from ingero_mcp.importers.flight_recorder.stacks import Stacks
 from ingero_mcp.importers.imported import Import, Names
+from ingero_mcp.importers.reading import reading
 from ingero_mcp.importers.text import one_line
 
 KIND: Final = "Flight Recorder dump"
@@ -108,11 +109,8 @@ def _read(path: Path, names: Names) -> _Read:
 
 
 def _read_bytes(path: Path) -> bytes:
-    try:
-        with path.open("rb") as file:
-            data = file.read(MAX_BYTES + 1)
-    except OSError as error:
-        raise ImportFileError(f"{one_line(path.name)} cannot be read: {one_line(error)}") from error
+    with reading(path), path.open("rb") as file:
+        data = file.read(MAX_BYTES + 1)
     if len(data) > MAX_BYTES:
         raise ValueError(f"larger than {MAX_BYTES} bytes; JSON of many ranks can be divided by rank")
     return data

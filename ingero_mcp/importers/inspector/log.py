@@ -35,6 +35,7 @@ from ingero_mcp.importers.inspector.lines import MAX_LINE, is_inspectors, parse,
 from ingero_mcp.importers.inspector.record import Call
 from ingero_mcp.importers.inspector.siblings import outnumber
 from ingero_mcp.importers.inspector.survey import MAX_ROWS, Survey, survey
+from ingero_mcp.importers.reading import reading
 from ingero_mcp.importers.text import one_line
 
 KIND: Final = "NCCL Inspector log"
@@ -67,15 +68,14 @@ def read(path: Path, names: Names | None = None) -> Import:
     Raises ImportFileError for a file of which most lines cannot be used.
     """
     try:
-        with path.open("rb") as file:
-            length = os.fstat(file.fileno()).st_size
-            if length > MAX_BYTES:
-                raise ValueError(f"is larger than {MAX_BYTES} bytes")
-            found = survey(file, length)
-            digest = _digest(file, length)
-        is_larger = outnumber(path, found.ranks.world_size, found.first_us, found.last_us)
-    except OSError as error:
-        raise ImportFileError(f"{one_line(path.name)} cannot be read: {one_line(error)}") from error
+        with reading(path):
+            with path.open("rb") as file:
+                length = os.fstat(file.fileno()).st_size
+                if length > MAX_BYTES:
+                    raise ValueError(f"is larger than {MAX_BYTES} bytes")
+                found = survey(file, length)
+                digest = _digest(file, length)
+            is_larger = outnumber(path, found.ranks.world_size, found.first_us, found.last_us)
     except ValueError as error:
         raise ImportFileError(f"{one_line(path.name)} {one_line(error, 400)}; nothing was stored") from error
     if is_larger:

@@ -36,6 +36,7 @@ from ingero_mcp.importers.kineto.source import beginning, chunks
 from ingero_mcp.importers.kineto.steps import add_steps, steps_of
 from ingero_mcp.importers.kineto.survey import Survey
 from ingero_mcp.importers.kineto.time_base import TimeBase, plausible, time_base
+from ingero_mcp.importers.reading import reading
 from ingero_mcp.importers.text import one_line
 
 KIND: Final = "Kineto trace"
@@ -69,13 +70,12 @@ def read(path: Path, names: Names | None = None) -> Import:
     names = names or Names()
     survey, content = Survey(), blake2b(digest_size=16)
     try:
-        with path.open("rb") as file:
-            document = read_document(_hashed(chunks(file), content), _MEMBERS, survey.take)
-        return _import(path, names, survey, document, content)
+        with reading(path):
+            with path.open("rb") as file:
+                document = read_document(_hashed(chunks(file), content), _MEMBERS, survey.take)
+            return _import(path, names, survey, document, content)
     except ValueError as error:
         raise ImportFileError(f"{one_line(path.name)} {one_line(error, 400)}; nothing was stored") from error
-    except OSError as error:
-        raise ImportFileError(f"{one_line(path.name)} cannot be read: {one_line(error)}") from error
 
 
 def _hashed(portions: Iterator[bytes], content: blake2b) -> Iterator[bytes]:

@@ -11,6 +11,7 @@ from typing import Final
 import yaml
 
 from ingero_mcp.errors import ImportFileError
+from ingero_mcp.importers.reading import reading
 from ingero_mcp.importers.text import one_line
 
 MAX_WORLD_SIZE: Final = 1 << 20
@@ -68,11 +69,8 @@ def read_layout(trace: Path) -> Layout:
     path = next((path for path in paths if path.is_file()), None)
     if path is None:
         raise ImportFileError(f"{one_line(trace.name)} needs its layout: {expected}")
-    try:
-        with path.open("rb") as file:
-            text = file.read(_MAX_BYTES + 1)
-    except OSError as error:
-        raise ImportFileError(f"{one_line(path.name)} cannot be read: {one_line(error)}") from error
+    with reading(path), path.open("rb") as file:
+        text = file.read(_MAX_BYTES + 1)
     try:
         return _layout(_entries(text))
     except ValueError as error:

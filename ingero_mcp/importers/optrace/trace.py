@@ -34,6 +34,7 @@ from ingero_mcp.importers.optrace.events import event_batches
 from ingero_mcp.importers.optrace.layout import read_layout
 from ingero_mcp.importers.optrace.rows import arrange
 from ingero_mcp.importers.optrace.table import MAX_ROWS, missing_columns, read_trace
+from ingero_mcp.importers.reading import reading
 from ingero_mcp.importers.text import one_line
 
 KIND: Final = "op trace"
@@ -101,11 +102,8 @@ def read(path: Path, *, epoch_ns: int = DEFAULT_EPOCH_NS) -> Import:
 
 
 def _read_bytes(path: Path) -> bytes:
-    try:
-        with path.open("rb") as file:
-            data = file.read(_MAX_FILE_BYTES + 1)
-    except OSError as error:
-        raise ImportFileError(f"{one_line(path.name)} cannot be read: {one_line(error)}") from error
+    with reading(path), path.open("rb") as file:
+        data = file.read(_MAX_FILE_BYTES + 1)
     if len(data) > _MAX_FILE_BYTES:
         raise ImportFileError(f"{one_line(path.name)} is larger than {_MAX_FILE_BYTES} bytes")
     return data

@@ -22,6 +22,7 @@ from typing import Final
 
 from ingero_mcp.errors import ImportFileError
 from ingero_mcp.importers.imported import Import, Names
+from ingero_mcp.importers.reading import reading
 from ingero_mcp.importers.text import one_line
 from ingero_mcp.importers.xpu_timer.events import RANK, WORLD_SIZE, event_batches, whole_number
 from ingero_mcp.importers.xpu_timer.samples import MAX_SAMPLES, PREFIX, Scrape, is_sample, read_scrape
@@ -80,11 +81,8 @@ def read(path: Path, names: Names | None = None) -> Import:
 
 def _read_bytes(path: Path) -> tuple[bytes, int]:
     """The content, and when it was last written in Unix nanoseconds."""
-    try:
-        with path.open("rb") as file:
-            data, written_ns = file.read(MAX_BYTES + 1), os.fstat(file.fileno()).st_mtime_ns
-    except OSError as error:
-        raise ImportFileError(f"{one_line(path.name)} cannot be read: {one_line(error)}") from error
+    with reading(path), path.open("rb") as file:
+        data, written_ns = file.read(MAX_BYTES + 1), os.fstat(file.fileno()).st_mtime_ns
     if len(data) > MAX_BYTES:
         raise ImportFileError(f"{one_line(path.name)} is larger than {MAX_BYTES} bytes, too large for a scrape")
     return data, written_ns
