@@ -19,6 +19,7 @@ from ingero_mcp.tools.call import Call
 from ingero_mcp.tools.jobs import MAX_RANK, RANKED, Job
 from ingero_mcp.tools.recorded import counters, dumps, entries, gaps, members, progress, signs
 from ingero_mcp.tools.scope import as_sql, equal
+from ingero_mcp.views.view import attribute, whole
 from ingero_mcp.windows import Window
 
 _MAX_BYTES: Final = 400 << 20
@@ -157,7 +158,7 @@ def _attached(call: Call, where: str) -> frozenset[tuple[str, int]]:
     table = call.table(
         f"SELECT DISTINCT comm_id, rank FROM events WHERE {where} AND comm_id IS NOT NULL AND {RANKED} "
         "AND contains(attrs_json, 'attach') "
-        f"AND json_extract_string(attrs_json, '$.\"{semconv.SEQ_ORIGIN}\"') = 'attach'",
+        f"AND {attribute(semconv.SEQ_ORIGIN)} = 'attach'",
         _MAX_BYTES,
     )
     return frozenset(zip(*(column.to_pylist() for column in table.columns), strict=True))
@@ -179,8 +180,7 @@ def _sends(call: Call, where: str, shape: _Shape) -> Sends:
         "SELECT comm_id, 0 AS epoch, coalesce(coll_seq, -1) AS coll_seq, metric_name, rank, timestamp_ns AS enter_ns, "
         "TRY(timestamp_ns + duration_ns) AS exit_ns, bytes, step, CAST(NULL AS BIGINT) AS own_ns, "
         "CAST(NULL AS BIGINT) AS sync_ns, event_seq, "
-        f"TRY_CAST(json_extract_string(attrs_json, '$.\"{semconv.NCCL_RANK}\"') AS BIGINT) AS own_place, "
-        f"TRY_CAST(json_extract_string(attrs_json, '$.\"{semconv.NCCL_PEER_RANK}\"') AS BIGINT) AS peer_place "
+        f"{whole(semconv.NCCL_RANK)} AS own_place, {whole(semconv.NCCL_PEER_RANK)} AS peer_place "
         f"FROM events WHERE {where} AND metric_name IN ({names}) AND {RANKED} AND comm_id IS NOT NULL",
         _MAX_BYTES,
     )
@@ -219,7 +219,7 @@ def _work(call: Call, where: str) -> Work | None:
     # The optimizer sums up the gradient norm over all ranks: it waits for the last of them.
     table = call.table(
         "SELECT rank, step, timestamp_ns AS start_ns, TRY(timestamp_ns + duration_ns) AS end_ns, "
-        f"CAST(coalesce(starts_with(json_extract_string(attrs_json, '$.\"{semconv.OP_TYPE}\"'), 'optimizer'), false) "
+        f"CAST(coalesce(starts_with({attribute(semconv.OP_TYPE)}, 'optimizer'), false) "
         f"AS INTEGER) AS is_wait FROM events WHERE {where} AND metric_name = '{semconv.COMPUTE}' "
         f"AND {RANKED} AND duration_ns IS NOT NULL",
         _MAX_BYTES,
@@ -232,7 +232,7 @@ def _work(call: Call, where: str) -> Work | None:
 
 def _stages(call: Call, where: str) -> dict[int, int]:
     table = call.table(
-        f"SELECT rank, min(TRY_CAST(json_extract_string(attrs_json, '$.\"{semconv.STAGE}\"') AS BIGINT)) AS stage "
+        f"SELECT rank, min({whole(semconv.STAGE)}) AS stage "
         f"FROM events WHERE {where} AND metric_name = '{semconv.COMPUTE}' AND {RANKED} GROUP BY rank",
         _MAX_BYTES,
     ).to_pylist()

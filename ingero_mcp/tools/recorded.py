@@ -12,6 +12,7 @@ from ingero_mcp.analysis.retransmits import NAMES as RETRANSMITS
 from ingero_mcp.tools.call import Call
 from ingero_mcp.tools.jobs import RANKED, Job
 from ingero_mcp.tools.scope import as_sql, equal
+from ingero_mcp.views.view import attribute, whole
 from ingero_mcp.windows import Window
 
 _MAX_BYTES: Final = 200 << 20
@@ -23,14 +24,6 @@ _MOST_SIGNS: Final = 20_000
 _MOST_OPEN: Final = 20_000
 
 
-def _attribute(key: str) -> str:
-    return f"""json_extract_string(attrs_json, '$."{key}"')"""
-
-
-def _number(key: str) -> str:
-    return f"TRY_CAST({_attribute(key)} AS BIGINT)"
-
-
 def _rows(call: Call, sql: str) -> list[tuple[Any, ...]]:
     """All rows; QueryError rather than some of them, since a rank that is left out would look silent."""
     return list(zip(*(column.to_pylist() for column in call.table(sql, _MAX_BYTES).columns), strict=True))
@@ -40,9 +33,9 @@ def members(call: Call, where: str) -> dict[str, Communicator]:
     """The communicators whose members some rank's recorder named, by id."""
     rows = _rows(
         call,
-        f"SELECT comm_id, max(nranks) AS nranks, arg_max({_attribute(semconv.COMM_RANKS)}, "
-        f"len({_attribute(semconv.COMM_RANKS)})) AS ranks, max({_attribute(semconv.COMM_NAME)}) AS name, "
-        f"max({_attribute(semconv.COMM_DESC)}) AS described FROM events WHERE {where} "
+        f"SELECT comm_id, max(nranks) AS nranks, arg_max({attribute(semconv.COMM_RANKS)}, "
+        f"len({attribute(semconv.COMM_RANKS)})) AS ranks, max({attribute(semconv.COMM_NAME)}) AS name, "
+        f"max({attribute(semconv.COMM_DESC)}) AS described FROM events WHERE {where} "
         f"AND metric_name = '{semconv.COMMUNICATOR}' AND comm_id IS NOT NULL GROUP BY comm_id ORDER BY comm_id",
     )
     found = {}
@@ -66,8 +59,8 @@ def progress(call: Call, where: str) -> tuple[Progress, ...]:
     """How far every rank had come in every communicator, where its recorder says it."""
     rows = _rows(
         call,
-        f"SELECT rank, comm_id, max({_number(semconv.COMM_LAST_ENQUEUED)}) AS enqueued, "
-        f"max({_number(semconv.COMM_LAST_COMPLETED)}) AS completed FROM events WHERE {where} AND {RANKED} "
+        f"SELECT rank, comm_id, max({whole(semconv.COMM_LAST_ENQUEUED)}) AS enqueued, "
+        f"max({whole(semconv.COMM_LAST_COMPLETED)}) AS completed FROM events WHERE {where} AND {RANKED} "
         f"AND metric_name = '{semconv.COMMUNICATOR}' AND comm_id IS NOT NULL GROUP BY rank, comm_id ORDER BY ALL",
     )
     return tuple(Progress(*row) for row in rows)
@@ -77,8 +70,8 @@ def dumps(call: Call, where: str) -> tuple[Dump, ...]:
     """The dump of each rank; of several the one with most entries."""
     rows = _rows(
         call,
-        f"SELECT rank, max({_number(semconv.RECORDER_ENTRIES)}) AS entries, "
-        f"max({_number(semconv.RECORDER_OPEN)}) AS still_open, min(id) AS first FROM events "
+        f"SELECT rank, max({whole(semconv.RECORDER_ENTRIES)}) AS entries, "
+        f"max({whole(semconv.RECORDER_OPEN)}) AS still_open, min(id) AS first FROM events "
         f"WHERE {where} AND {RANKED} AND metric_name = '{semconv.RECORDER_DUMP}' GROUP BY rank ORDER BY rank",
     )
     return tuple(Dump(rank, entries, still_open, event_id or "") for rank, entries, still_open, event_id in rows)
@@ -96,9 +89,9 @@ def entries(call: Call, where: str) -> tuple[Entry, ...]:
         "SELECT *, max(coll_seq) OVER mine AS last, "
         f"max(CASE WHEN state = '{COMPLETED}' THEN coll_seq END) OVER mine AS last_ended, "
         f"bool_or(state <> '{COMPLETED}') OVER (PARTITION BY comm_id, coll_seq) AS is_open FROM ("
-        f"SELECT rank, comm_id, coll_seq, metric_name, {_number(semconv.NCCL_COUNT)} AS elements, "
-        f"{_attribute(semconv.NCCL_DATATYPE)} AS datatype, "
-        f"coalesce({_attribute(semconv.NCCL_STATE)}, 'scheduled') AS state, timestamp_ns, coalesce(id, '') AS id "
+        f"SELECT rank, comm_id, coll_seq, metric_name, {whole(semconv.NCCL_COUNT)} AS elements, "
+        f"{attribute(semconv.NCCL_DATATYPE)} AS datatype, "
+        f"coalesce({attribute(semconv.NCCL_STATE)}, 'scheduled') AS state, timestamp_ns, coalesce(id, '') AS id "
         f"FROM events WHERE {where} AND {RANKED} AND timing_source = '{semconv.RECORDER}' AND comm_id IS NOT NULL "
         "AND coll_seq IS NOT NULL AND metric_name NOT IN ('ncclSend', 'ncclRecv', 'ncclSendRecv') "
         f"AND metric_name <> '{semconv.COMMUNICATOR}') WINDOW mine AS (PARTITION BY rank, comm_id)) "
@@ -116,7 +109,7 @@ def signs(call: Call, job: Job, window: Window) -> tuple[Sign, ...]:
     found = "metric_name, rank, node_id, pid, at_ns, value, detail, event_id"
     shown = (
         "metric_name, rank, coalesce(node_id, 'unknown') AS node_id, pid, timestamp_ns AS at_ns, "
-        f"value_double AS value, coalesce({_attribute('gpu.xid.code')}, '') AS detail, id AS event_id"
+        f"value_double AS value, coalesce({attribute('gpu.xid.code')}, '') AS detail, id AS event_id"
     )
     flags = (
         f"SELECT {found} FROM (SELECT {shown}, row_number() OVER (PARTITION BY rank ORDER BY timestamp_ns DESC) "
@@ -128,8 +121,8 @@ def signs(call: Call, job: Job, window: Window) -> tuple[Sign, ...]:
     )
     opened = (
         f"SELECT metric_name, rank, coalesce(node_id, 'unknown') AS node_id, pid, "
-        f"coalesce({_number(semconv.CALL_LAST_SEEN_NS)}, timestamp_ns) AS at_ns, value_double AS value, "
-        f"coalesce({_attribute(semconv.CALL_NAME)}, '') AS detail, id AS event_id FROM events "
+        f"coalesce({whole(semconv.CALL_LAST_SEEN_NS)}, timestamp_ns) AS at_ns, value_double AS value, "
+        f"coalesce({attribute(semconv.CALL_NAME)}, '') AS detail, id AS event_id FROM events "
         f"WHERE {mine} AND metric_name = '{semconv.CALL_OPEN}' ORDER BY at_ns DESC LIMIT {_MOST_OPEN}"
     )
     rows = [row for sql in (flags, single, opened) for row in _rows(call, sql)]
@@ -177,9 +170,9 @@ def gaps(call: Call, job: Job, window: Window) -> tuple[Gap, ...]:
     """What the nodes of the job's cluster lost."""
     rows = _rows(
         call,
-        f"SELECT coalesce(node_id, 'unknown') AS node, coalesce({_number(semconv.LOST_EVENTS)}, 0) AS lost, "
-        f"coalesce({_number(semconv.GAP_START_NS)}, timestamp_ns) AS start_ns, "
-        f"coalesce({_number(semconv.GAP_END_NS)}, timestamp_ns) AS end_ns FROM events "
+        f"SELECT coalesce(node_id, 'unknown') AS node, coalesce({whole(semconv.LOST_EVENTS)}, 0) AS lost, "
+        f"coalesce({whole(semconv.GAP_START_NS)}, timestamp_ns) AS start_ns, "
+        f"coalesce({whole(semconv.GAP_END_NS)}, timestamp_ns) AS end_ns FROM events "
         f"WHERE {_of_job_or_host(job, window)} AND metric_name = '{semconv.PROBE_GAP}' ORDER BY timestamp_ns",
     )
     return tuple(Gap(*row) for row in rows)

@@ -8,6 +8,7 @@ from ingero_mcp.analysis.words import duration_text
 from ingero_mcp.cells import escaped
 from ingero_mcp.tools.call import Call
 from ingero_mcp.tools.jobs import Job
+from ingero_mcp.views.view import attribute
 
 SPAN_NS: Final = 500_000_000
 MOST_LINES: Final = 20
@@ -22,9 +23,9 @@ def timeline(call: Call, job: Job, rank: int, end_ns: int) -> list[str]:
     rows = call.read(
         "SELECT metric_name, min(timestamp_ns) AS first_ns, count(*) AS calls, "
         "TRY_CAST(sum(duration_ns) AS BIGINT) AS total_ns, max(stack_id) AS stack_id, "
-        "max(json_extract_string(attrs_json, '$.\"sched.state\"')) AS state, "
-        "max(json_extract_string(attrs_json, '$.\"sched.next_comm\"')) AS taker, "
-        "max(json_extract_string(attrs_json, '$.\"io.path\"')) AS path FROM ("
+        f"max({attribute('sched.state')}) AS state, "
+        f"max({attribute('sched.next_comm')}) AS taker, "
+        f"max({attribute('io.path')}) AS path FROM ("
         "SELECT *, row_number() OVER (ORDER BY timestamp_ns, event_seq) "
         "- row_number() OVER (PARTITION BY metric_name ORDER BY timestamp_ns, event_seq) AS run FROM events "
         f"WHERE {job.where(None)} AND rank = {rank} AND timestamp_ns >= {end_ns - SPAN_NS} "
