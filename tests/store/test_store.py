@@ -6,7 +6,8 @@ import hashlib
 import os
 import sqlite3
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import duckdb
@@ -220,8 +221,9 @@ def test_a_query_that_runs_too_long_is_stopped_while_writing_goes_on(store: Stor
     assert ask(store, "SELECT count(*) FROM events") == [(2010,)]
 
 
-def test_a_cancelled_query_stops(store: Store) -> None:
-    store.append(samples(2000)).result(timeout=10)
+@contextmanager
+def interrupting() -> Iterator[Callable[[Callable[[], None]], None]]:
+    """An `on_start` that interrupts what it is told of until the end of the `with` block."""
     ended = threading.Event()
 
     def keep_interrupting(interrupt: Callable[[], None]) -> None:
@@ -233,10 +235,15 @@ def test_a_cancelled_query_stops(store: Store) -> None:
         threading.Thread(target=repeat).start()
 
     try:
-        with pytest.raises(QueryError, match="cancelled"):
-            store.query(check(ENDLESS), limit=1, on_start=keep_interrupting)
+        yield keep_interrupting
     finally:
         ended.set()
+
+
+def test_a_cancelled_query_stops(store: Store) -> None:
+    store.append(samples(2000)).result(timeout=10)
+    with interrupting() as keep_interrupting, pytest.raises(QueryError, match="cancelled"):
+        store.query(check(ENDLESS), limit=1, on_start=keep_interrupting)
 
 
 def test_nested_cells_count_towards_the_cap_of_bytes(tmp_path: Path) -> None:

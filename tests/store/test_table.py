@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable
 from pathlib import Path
 
 import pyarrow as pa
@@ -13,7 +11,7 @@ from ingero_mcp.errors import GuardError, QueryError, QueryTimeout
 from ingero_mcp.limits import MIB, StoreLimits
 from ingero_mcp.sqlguard import check
 from ingero_mcp.store import Store, open_store
-from tests.store.test_store import ENDLESS, samples
+from tests.store.test_store import ENDLESS, interrupting, samples
 
 PAIRS = "SELECT a.timestamp_ns, b.timestamp_ns FROM events a, events b, events c"
 
@@ -61,17 +59,5 @@ def test_a_table_that_takes_too_long_is_stopped(store: Store, sql: str) -> None:
 
 def test_a_table_whose_reader_gave_up_stops(store: Store) -> None:
     store.append(samples(2000)).result(timeout=10)
-    ended = threading.Event()
-
-    def keep_interrupting(interrupt: Callable[[], None]) -> None:
-        def repeat() -> None:
-            while not ended.wait(0.01):
-                interrupt()
-
-        threading.Thread(target=repeat).start()
-
-    try:
-        with pytest.raises(QueryError, match="cancelled"):
-            store.table(check(ENDLESS), max_bytes=MIB, on_start=keep_interrupting)
-    finally:
-        ended.set()
+    with interrupting() as keep_interrupting, pytest.raises(QueryError, match="cancelled"):
+        store.table(check(ENDLESS), max_bytes=MIB, on_start=keep_interrupting)
