@@ -22,9 +22,9 @@ from typing import Any
 from bench.accuracy_report import document, rows_of, table
 from bench.baselines import RULES, named
 from bench.score import Answer
-from bench.suite import HELD_OUT, SEVERITIES, VIEWS, Spec, suite
+from bench.suite import HELD_OUT, SEVERITIES, Spec, suite
 from ingero_mcp.store import Store, open_store
-from ingero_mcp.synth.scenario import FAMILIES, Truth, generate
+from ingero_mcp.synth.scenario import FAMILIES, VIEWS, Truth, generate
 from ingero_mcp.tools.call import Call
 from ingero_mcp.tools.explain_stall import ExplainStall, explain_stall
 

@@ -6,11 +6,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from ingero_mcp.synth.scenario import FAMILIES, View
+from ingero_mcp.synth.scenario import FAMILIES, VIEWS, View
 
 SEVERITIES: Final = (0.5, 1.0, 2.0, 3.0, 5.0, 10.0)
 """Multiples of the job's own spread."""
-VIEWS: Final[tuple[View, ...]] = ("probe", "kernel", "optrace")
 HELD_OUT: Final = 10_000
 """Seeds from here on are never used while tuning; those below 1,000 are for it."""
 CLEAN: Final = ("F17", "F18")

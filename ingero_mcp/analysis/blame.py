@@ -12,7 +12,7 @@ from ingero_mcp.analysis.comparison import Comparison
 from ingero_mcp.analysis.distinct import distinct
 from ingero_mcp.analysis.evidence import Evidence
 from ingero_mcp.analysis.findings import Affected, Culprit, Finding, Group, Statement
-from ingero_mcp.analysis.incidents import period_of
+from ingero_mcp.analysis.incident import period_of
 from ingero_mcp.analysis.steps import Steps
 from ingero_mcp.analysis.stragglers import Straggler
 from ingero_mcp.analysis.words import capital, duration_text, plural, verb, who

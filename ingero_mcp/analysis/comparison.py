@@ -11,10 +11,12 @@ import numpy as np
 
 from ingero_mcp.analysis.calls import Floats
 from ingero_mcp.analysis.evidence import Matrix
-from ingero_mcp.analysis.incidents import BEYOND, median_of_columns, spread
+from ingero_mcp.analysis.incidents import BEYOND
 from ingero_mcp.analysis.outliers import MAD_TO_SIGMA
+from ingero_mcp.analysis.robust import median_of_columns, spread
 from ingero_mcp.analysis.roles import Roles
 from ingero_mcp.analysis.steps import Steps
+from ingero_mcp.analysis.work import LATENESS
 
 MATERIAL: Final = 0.005
 """An excess smaller than this share of a step is none, however small the spread."""
@@ -125,19 +127,24 @@ def noise(values: Floats) -> float:
 
 
 def with_past(comparison: Comparison, roles: Roles, hosts: Mapping[int, str]) -> Comparison:
-    """The comparison, for roles that are at home on one host also with their own past.
+    """The comparison, for roles that are (or may be) at home on one host also with their own past.
 
     If that host is slow for a while, all peers are. It shows in steps in which the whole role worked longer than it
     usually does, while the ranks of other hosts did not.
     """
     matrix = comparison.matrix
+    if matrix.measures == LATENESS:
+        return comparison  # if one stage is late, the others are not, so that they do not tell what is usual
     excess = comparison.excess_ns.copy()
     names = np.array([hosts.get(rank, "") for rank in matrix.ranks.tolist()])
     for role in roles.all:
         mine = np.isin(matrix.ranks, roles.ranks(role))
+        if not mine.any():
+            continue
         home, count = np.unique(names[mine], return_counts=True)
-        elsewhere = (names != home[count.argmax()]) & (names != "") if len(home) else mine
-        if not len(home) or not home[count.argmax()] or count.max() <= mine.sum() / 2 or not elsewhere.any():
+        # Where nodes are not known the ranks of a role may well share one.
+        elsewhere = (names != home[count.argmax()]) & (names != "") if hosts else ~mine
+        if count.max() <= mine.sum() / 2 or not elsewhere.any() or (hosts and not home[count.argmax()]):
             continue
         usual = median_of_columns(matrix.values)
         with warnings.catch_warnings(), np.errstate(invalid="ignore", divide="ignore"):

@@ -11,7 +11,7 @@ import numpy as np
 
 from ingero_mcp.analysis.evidence import Counter, Evidence
 from ingero_mcp.analysis.findings import Affected, Culprit, Finding, Statement
-from ingero_mcp.analysis.incidents import Incident
+from ingero_mcp.analysis.incident import Incident
 from ingero_mcp.analysis.steps import Steps
 from ingero_mcp.analysis.words import ranks_text
 

@@ -13,7 +13,7 @@ import numpy as np
 from ingero_mcp.analysis.calls import Bools, Floats
 from ingero_mcp.analysis.evidence import Evidence
 from ingero_mcp.analysis.findings import Affected, Finding, Statement
-from ingero_mcp.analysis.incidents import Incident
+from ingero_mcp.analysis.incident import Incident
 from ingero_mcp.analysis.shifts import find_shift
 from ingero_mcp.analysis.steps import Steps
 from ingero_mcp.analysis.transfer_times import Transfers, ratios, transfers

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Final
 
 import numpy as np
@@ -11,18 +12,23 @@ import numpy as np
 from ingero_mcp.analysis.comparison import Comparison, noise
 from ingero_mcp.analysis.evidence import Matrix
 from ingero_mcp.analysis.findings import Affected, Finding, Group, Statement
+from ingero_mcp.analysis.robust import spread
 from ingero_mcp.analysis.roles import Roles
 from ingero_mcp.analysis.words import duration_text, ranks_text, who
 from ingero_mcp.analysis.work import COMPUTING
 
-STAGE_RATIO: Final = 1.2
-"""A stage that works so many times as long as the typical stage is too long."""
+STAGE_RATIO: Final = 1.1
+"""A stage that works so many times as long as the typical stage is too long, if that is beyond the job's own spread."""
 
 VARIES: Final = 0.07
 """A rank's work varies by so much of itself from step to step, if sequences are uneven."""
 
-_TIMED: Final = 1.3  # the ratio that is believed where work was not recorded: some idle time looks like it
+_TIMED: Final = 1.15  # the ratio that is believed where work was not recorded: some idle time looks like it
+_LONE: Final = 1.2  # and with one other stage, which does not tell how unlike each other stages are for that reason
 _MUCH: Final = 1.5  # and where somebody is late, who leaves other stages idle
+_BEYOND: Final = 3.0  # spreads of the ranks of a stage, by which stages may differ by chance
+_ALIKE: Final = 0.25  # how much more often the same ranks of two stages are long together than one long, one short
+_APART: Final = 2.0  # times the most by which the other stages differ
 
 
 def stage_imbalance(comparison: Comparison, healthy: Matrix, roles: Roles, *, is_sure: bool) -> Finding | None:
@@ -39,8 +45,7 @@ def stage_imbalance(comparison: Comparison, healthy: Matrix, roles: Roles, *, is
     worst = max(known, key=lambda role: known[role])
     others = sorted(value for role, value in known.items() if role != worst)
     usual = others[(len(others) - 1) // 2]
-    least = STAGE_RATIO if healthy.measures == COMPUTING else _TIMED
-    if usual <= 0 or known[worst] < (least if is_sure else _MUCH) * usual:
+    if usual <= 0 or known[worst] < _least_ratio(healthy, roles, others, is_sure=is_sure) * usual:
         return None
     ratio = known[worst] / usual
     ranks = roles.ranks(worst)
@@ -78,6 +83,29 @@ def stage_imbalance(comparison: Comparison, healthy: Matrix, roles: Roles, *, is
     )
 
 
+def _least_ratio(healthy: Matrix, roles: Roles, others: list[float], *, is_sure: bool) -> float:
+    """From which ratio on a stage is too long: material, and beyond what stages and ranks of a stage differ by."""
+    if not is_sure:
+        return _MUCH
+    apart = (others[-1] - others[0]) / others[(len(others) - 1) // 2]
+    guessed = _TIMED if len(others) > 1 else _LONE
+    material = STAGE_RATIO if healthy.measures == COMPUTING else guessed
+    return max(material, 1 + min(_APART * apart, _MUCH - 1), 1 + _BEYOND * _between(healthy, roles))
+
+
+def _between(matrix: Matrix, roles: Roles) -> float:
+    """How much the ranks of a stage differ for good, as a share of their work."""
+    apart = []
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)
+        for role in roles.all:
+            usual = np.nanmedian(matrix.values[:, np.isin(matrix.ranks, roles.ranks(role))], axis=0)
+            usual = usual[np.isfinite(usual)]
+            if len(usual) > 1 and np.median(usual) > 0:
+                apart.append(usual / np.median(usual) - 1)
+    return spread(np.concatenate(apart)) if apart else 0.0
+
+
 def _typical(matrix: Matrix, ranks: tuple[int, ...]) -> float:
     chosen = matrix.values[:, np.isin(matrix.ranks, ranks)]
     with warnings.catch_warnings():
@@ -90,10 +118,27 @@ def sequence_imbalance(comparison: Comparison, healthy: Matrix, roles: Roles) ->
     measured = [one for role in roles.all if (one := _unevenness(comparison, healthy, roles.ranks(role))) is not None]
     if not measured or any(one.is_persistent for one in measured):
         return None
-    if float(np.median([one.variation for one in measured])) < VARIES:
+    if float(np.median([one.variation for one in measured])) < VARIES or not _travels(healthy, roles):
         return None
     worst = max(measured, key=lambda one: one.ratio)
     return _uneven(comparison, worst)
+
+
+def _travels(matrix: Matrix, roles: Roles) -> bool:
+    """Whether what is long in one stage is long in the next, as a batch is; what scatters by itself is not.
+
+    True where there is nothing to tell it by: a single stage, or stages with unlike numbers of ranks.
+    """
+    parts = [matrix.values[:, np.isin(matrix.ranks, roles.ranks(role))] for role in roles.all]
+    parts = [part for part in parts if part.shape[1] == parts[0].shape[1] > 1]
+    if len(parts) < 2:
+        return True
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)
+        uneven = [part - np.nanmedian(part, axis=1, keepdims=True) for part in parts]
+        uneven = [np.sign(part - np.nanmedian(part, axis=0)) for part in uneven]
+    alike = [np.nanmean(one * other) for one, other in pairwise(uneven)]
+    return float(np.median(alike)) > _ALIKE
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,22 +1,25 @@
 """Incidents in a row of numbers: in which steps was this larger than it should be, and is that more than chance?
 
 What is usual is taken from the numbers themselves (median and MAD), never from a constant in milliseconds. Three shapes
-are looked for: a stretch (from an onset on, or for a while), a comb (each n-th step), and single steps that recur. A
-shape counts by the evidence for it (half the squared sum over the number of steps, in units of the spread, which is the
-log of the likelihood ratio of a shifted mean), less what it costs to choose it among all such shapes.
+are looked for: a stretch (from an onset on, or for a while), a comb (what comes every so often), and single steps that
+recur. A stretch or comb counts by the evidence for it (half the squared sum over the number of steps, in units of the
+spread, which is the log of the likelihood ratio of a shifted mean), less what it costs to choose it among all such
+shapes; single steps by how unlikely it is that they all fall on one row.
 """
 
 from __future__ import annotations
 
 import warnings
-from dataclasses import dataclass
-from math import exp, lgamma, log
-from typing import Final, Literal
+from math import log
+from typing import Final
 
 import numpy as np
 
 from ingero_mcp.analysis.calls import Bools, Floats, Int64s
-from ingero_mcp.analysis.outliers import MAD_TO_SIGMA
+from ingero_mcp.analysis.combs import find_combs
+from ingero_mcp.analysis.incident import Incident
+from ingero_mcp.analysis.robust import median_of_columns
+from ingero_mcp.analysis.singles import recurring, unmatched
 
 BEYOND: Final = 3.0
 """Spreads from which a single step stands out."""
@@ -25,49 +28,10 @@ FOR_GOOD: Final = 1.25
 """Spreads by which healthy ranks may well differ from their peers for good."""
 
 _CLIP: Final = 6.0  # a single wild step must not look like a stretch of bad ones
-_LEAST_EVIDENCE: Final = 5.0  # nats over the price of choosing: less than one case in a hundred
-_CHANCE: Final = 1e-5  # how likely recurring single steps may be by chance, over all ranks; rates are estimated
+_LEAST_EVIDENCE: Final = 5.0  # nats over the price of choosing a stretch: less than one case in a hundred
 _MOST_CANDIDATES: Final = 24  # rows that are looked at closely
-_MOST_PERIOD: Final = 128  # what recurs more rarely is found as single steps
 _MOST_BOUNDS: Final = 256  # places that are tried first for the ends of a stretch
-_ENOUGH: Final = 200_000  # cells of a table, to take medians from
-_LEAST_ROWS: Final = 200  # but so many rows of it
 _PER_SPREAD: Final = 50  # how finely distances are counted
-_RECURS: Final = 3  # what happens less often is a hiccup, whatever it cost
-
-_FAR: Final = 20.0  # spreads
-_MUCH: Final = 0.1  # of a step
-_TOO_OFTEN: Final = 4  # times for chance, if nothing else ever comes near
-
-Shape = Literal["stretch", "comb", "single"]
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Incident:
-    """Steps (indices, in order) in which a row was too large, by `excess` in the median, with the evidence in nats."""
-
-    row: int
-    steps: Int64s
-    excess: float
-    evidence: float
-    shape: Shape
-    period: int | None
-
-
-def spread(values: Floats) -> float:
-    """A robust standard deviation, NaN ignored; 0 where there is nothing."""
-    finite = values[np.isfinite(values)]
-    if not len(finite):
-        return 0.0
-    return float(MAD_TO_SIGMA * np.median(np.abs(finite - np.median(finite))))
-
-
-def median_of_columns(values: Floats) -> Floats:
-    """The median of each column, NaN ignored, of a long table that of some hundred rows; NaN where nothing is known."""
-    values = values[:: max(1, min(values.size // _ENOUGH, len(values) // _LEAST_ROWS))]
-    # Three times as fast as the one that ignores NaN, and most tables have none but in their first step.
-    known = values[1:] if len(values) > 1 and np.isnan(values[0]).all() else values
-    return np.asarray(np.nanmedian(known, axis=0) if np.isnan(known).any() else np.median(known, axis=0))
 
 
 def find_incidents(excess: Floats, sigma: Floats, least: Floats, total: float) -> tuple[Incident, ...]:
@@ -88,32 +52,18 @@ def find_incidents(excess: Floats, sigma: Floats, least: Floats, total: float) -
     z = _scores(distance)
     found = []
     candidates = _candidates(z, beyond)
-    combs = _combs(z[:, candidates], excess[:, candidates], rows)
+    combs = find_combs(z[:, candidates], excess[:, candidates], rows)
     for row, comb in zip(candidates.tolist(), combs, strict=True):
         shapes = [
             _stretch(z[:, row], excess[:, row], rows),
             comb,
-            _recurring(excess, beyond, row, total),
-            _unmatched(excess, float(sigma[row]), row, total),
+            recurring(excess, beyond, row, total),
+            unmatched(excess, float(sigma[row]), row, total),
         ]
         best = max((shape for shape in shapes if shape is not None), key=lambda one: one.evidence, default=None)
         if best is not None and best.excess >= least[row] and best.evidence > 0:
             found.append(Incident(row, best.steps, best.excess, best.evidence, best.shape, best.period))
     return tuple(found)
-
-
-def _unmatched(excess: Floats, sigma: float, row: int, total: float) -> Incident | None:
-    """Steps so far beyond everything else that counting them says less than their size does: in short recordings."""
-    usual = total / len(excess)
-    steps = np.flatnonzero(excess[:, row] > max(_FAR * sigma, _MUCH * usual))
-    if len(steps) < _TOO_OFTEN:
-        return None
-    size = float(np.median(excess[steps, row]))
-    others = np.delete(excess, row, axis=1)
-    rest = np.delete(excess[:, row], steps)
-    if max(np.nanmax(others, initial=0.0), np.nanmax(rest, initial=0.0)) > size / 4:
-        return None
-    return Incident(row, steps, size, float(len(steps)), "single", period_of(steps))
 
 
 def _scores(distance: Floats) -> Floats:
@@ -172,7 +122,7 @@ def _stretch(z: Floats, excess: Floats, rows: int) -> Incident | None:
     inside = np.arange(begin, end)
     known = inside[np.isfinite(excess[inside])]
     # A stretch that is carried by few of its steps is not one: most of them must be larger than usual.
-    if len(known) < 3 or float(np.mean(excess[known] > 0)) < 0.75:
+    if len(known) < 3 or float(np.mean(excess[known] > 0)) < 0.6:
         return None
     return Incident(0, known, float(np.median(excess[known])), evidence, "stretch", None)
 
@@ -184,124 +134,3 @@ def _best_stretch(sums: Floats, begins: Int64s, ends: Int64s) -> tuple[int, int,
     gain = np.where((size > 2) & (total > 0), total * total / (2 * np.maximum(size, 1)), 0.0)
     begin, end = np.unravel_index(int(gain.argmax()), gain.shape)
     return int(begins[begin]), int(ends[end]), float(gain.max())
-
-
-def _combs(z: Floats, excess: Floats, rows: int) -> list[Incident | None]:
-    """For each of some rows the period and phase with the most evidence, from some step on."""
-    steps, width = z.shape
-    longest = min(steps // 3, _MOST_PERIOD)
-    best = np.zeros(width)
-    chosen = np.zeros((3, width), dtype=np.int64)  # period, phase, first round
-    for period in range(2, longest + 1):
-        rounds = -(-steps // period)
-        padded = np.zeros((rounds * period, width))
-        padded[:steps] = z
-        # The sum from each round to the last, and how many rounds those are.
-        sums = np.cumsum(padded.reshape(rounds, period, width)[::-1], axis=0)[2:].clip(0)
-        gain = (sums * sums / (2 * np.arange(3, rounds + 1)[:, None, None])).reshape(-1, width)
-        place = gain.argmax(axis=0)
-        most = gain[place, np.arange(width)]
-        # What one period explains, its multiples explain in part: a longer one has to be better by more than chance.
-        better = most > best * 1.05
-        last, phase = np.divmod(place, period)
-        best = np.where(better, most, best)
-        chosen = np.where(better, [np.full(width, period), phase, rounds - 3 - last], chosen)
-    price = log(max(longest * steps / 2 * rows, 1)) + _LEAST_EVIDENCE
-    return [
-        _comb(excess[:, row], float(best[row]) - price, *chosen[:, row].tolist()) if best[row] > price else None
-        for row in range(width)
-    ]
-
-
-def _comb(excess: Floats, evidence: float, period: int, phase: int, first: int) -> Incident | None:
-    """The comb, if it is one: most teeth are high, and most of what lies between is not, or it is a stretch."""
-    teeth = np.arange(phase, len(excess), period)
-    inside = float(np.nanmedian(excess[teeth[first:]])) if np.isfinite(excess[teeth[first:]]).any() else np.inf
-    # A first tooth that is no higher than half of the others may bring no evidence, but it is one.
-    while first > 0 and excess[teeth[first - 1]] > inside / 2:
-        first -= 1
-    teeth = teeth[first:]
-    teeth = teeth[np.isfinite(excess[teeth])]
-    between = np.setdiff1d(np.flatnonzero(np.isfinite(excess)), teeth)
-    if len(teeth) < 3 or not len(between):
-        return None
-    inside = float(np.median(excess[teeth]))
-    if float(np.mean(excess[teeth] > inside / 3)) < 0.75 or float(np.mean(excess[between] > inside / 2)) > 0.2:
-        return None
-    return Incident(0, teeth, inside, evidence, "comb", period)
-
-
-def _recurring(excess: Floats, beyond: Bools, row: int, total: float) -> Incident | None:
-    """Single steps far beyond the spread, if they are more than the other rows have, or cost a share of the time."""
-    steps = np.flatnonzero(beyond[:, row])
-    if len(steps) < _RECURS:
-        return None
-    by_size = steps[np.argsort(-excess[steps, row], kind="stable")]
-    # Rows that are late in the same steps may have the same cause (a host): they do not say what is usual.
-    elsewhere = np.setdiff1d(np.flatnonzero(beyond.any(axis=1)), steps)
-    others = np.delete(np.where(beyond[elsewhere], excess[elsewhere], 0.0), row, axis=1)
-    chances = {}
-    for count in sorted(
-        {*range(_RECURS, min(len(by_size), 6) + 1), *(len(by_size) * part // 8 for part in range(1, 9))}
-        - set(range(_RECURS))
-    ):
-        chances[count] = _chance(excess, others, np.sort(by_size[:count]), float(excess[by_size[count - 1], row]))
-    count = min(chances, key=lambda one: chances[one])
-    chance = chances[count] * excess.shape[1] * len(chances)
-    chosen = np.sort(by_size[:count])
-    lost = float(excess[chosen, row].sum())
-    if chance > _CHANCE:
-        return None
-    evidence = max(-log(max(chance, 1e-300)), lost / max(total, 1.0) * 100)
-    return Incident(0, chosen, float(np.median(excess[chosen, row])), evidence, "single", period_of(chosen))
-
-
-def _chance(excess: Floats, others: Floats, steps: Int64s, size: float) -> float:
-    """How likely a row has so many steps of that size by chance, as often as they happen to the others."""
-    alike = np.sort((others >= 0.8 * size).sum(axis=0))
-    if len(alike) > 2:
-        alike = alike[:-1]  # one of the others may be at fault as well
-    # Rows differ in how often it happens to them; none having any says only that it is rarer than one among them.
-    usual = (float(alike.sum()) + 1.0) / max(len(alike), 1) + (float(alike.std()) if len(alike) else 0.0)
-    return _at_least(len(steps), usual) * _chance_of_period(steps, len(excess))
-
-
-def _chance_of_period(steps: Int64s, of: int) -> float:
-    """How likely steps that fall anywhere recur as regularly as these; 1 if they do not.
-
-    What recurs in steps has equal distances: of all choices of so many steps few lie on a grid. What recurs in time is
-    a step early or late.
-    """
-    distances = np.diff(steps)
-    period = period_of(steps)
-    if period is not None:
-        places = int((steps[-1] - steps[0]) // period) + 1
-        grids = 2 * log(of) - log(2 * (places - 1))
-        return min(1.0, exp(grids + _log_choices(places - 2, len(steps) - 2) - _log_choices(of, len(steps))))
-    usual = float(np.median(distances))
-    off = max(1.0, 0.1 * usual)
-    alike = int((np.abs(distances - usual) <= off).sum())
-    if usual <= 1 or alike < 0.75 * len(distances):
-        return 1.0
-    return float(min(1.0, (2 * off + 1) * len(steps) / of) ** (alike - 1))
-
-
-def _log_choices(among: int, count: int) -> float:
-    """The logarithm of in how many ways so many can be chosen."""
-    return lgamma(among + 1) - lgamma(count + 1) - lgamma(among - count + 1)
-
-
-def _at_least(count: int, rate: float) -> float:
-    """The probability that a Poisson variable is at least `count`."""
-    below = sum(exp(k * log(rate) - rate - lgamma(k + 1)) for k in range(count))
-    return max(0.0, 1.0 - below) or exp(count * log(rate) - rate - lgamma(count + 1))
-
-
-def period_of(steps: Int64s) -> int | None:
-    """The period of steps that recur: all distances are multiples of it, most are it; None if there is none."""
-    if len(steps) < 3:
-        return None
-    distances = np.diff(steps)
-    period = int(np.median(distances))
-    whole = np.all(distances % period == 0) if period > 1 else False
-    return period if whole and float(np.mean(distances == period)) >= 0.6 else None

@@ -15,7 +15,7 @@ import numpy as np
 from ingero_mcp.analysis.calls import UNKNOWN, Bools, Floats
 from ingero_mcp.analysis.evidence import Evidence
 from ingero_mcp.analysis.findings import Affected, Finding, Group, Statement
-from ingero_mcp.analysis.incidents import spread
+from ingero_mcp.analysis.robust import spread
 from ingero_mcp.analysis.steps import Steps
 from ingero_mcp.analysis.words import duration_text, listed
 

@@ -13,7 +13,7 @@ from typing import Final
 import numpy as np
 
 from ingero_mcp.analysis.calls import Bools, Floats, Int64s
-from ingero_mcp.analysis.incidents import spread
+from ingero_mcp.analysis.robust import spread
 
 _PLACES: Final = 96  # where a stretch may begin or end
 _LEAST: Final = 3  # steps of a stretch

@@ -14,7 +14,7 @@ import numpy as np
 from ingero_mcp.analysis.calls import Int64s
 from ingero_mcp.analysis.evidence import Evidence
 from ingero_mcp.analysis.grouping import Grouping
-from ingero_mcp.analysis.incidents import spread
+from ingero_mcp.analysis.robust import spread
 from ingero_mcp.analysis.transfer_times import Transfers
 
 LONGER: Final = 1.3

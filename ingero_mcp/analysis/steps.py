@@ -119,7 +119,8 @@ def _main_communicator(calls: Calls, place: Int64s) -> Int64s:
     comms = int(calls.comm.max()) + 1
     count = np.bincount(place * comms + calls.comm, minlength=(int(place.max()) + 1) * comms).reshape(-1, comms)
     members = np.where(count > 0, (count > 0).sum(axis=0), 0)
-    most = np.where(members == members.max(axis=1, keepdims=True), count, 0)
+    # By what the rank that lost least has of it, so that ranks choose the same of two that are alike.
+    most = np.where(members == members.max(axis=1, keepdims=True), count.max(axis=0), 0)
     is_used = most * _NOW_AND_THEN >= most.max(axis=1, keepdims=True)
     return np.asarray(np.where(is_used, most, np.iinfo(np.int64).max).argmin(axis=1), dtype=np.int64)
 

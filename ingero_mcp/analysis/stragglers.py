@@ -16,14 +16,9 @@ import numpy as np
 from ingero_mcp.analysis.calls import Floats, Int64s
 from ingero_mcp.analysis.comparison import Comparison, lower_median, with_past
 from ingero_mcp.analysis.evidence import Evidence, Matrix
-from ingero_mcp.analysis.incidents import (
-    FOR_GOOD,
-    Incident,
-    find_incidents,
-    median_of_columns,
-    period_of,
-    spread,
-)
+from ingero_mcp.analysis.incident import Incident, period_of
+from ingero_mcp.analysis.incidents import FOR_GOOD, find_incidents
+from ingero_mcp.analysis.robust import median_of_columns, spread
 from ingero_mcp.analysis.roles import Roles
 
 

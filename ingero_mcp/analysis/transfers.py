@@ -17,9 +17,9 @@ from ingero_mcp.analysis.calls import Bools, Floats, Int64s
 from ingero_mcp.analysis.evidence import Evidence
 from ingero_mcp.analysis.findings import Affected, Finding, Group, Statement
 from ingero_mcp.analysis.host_waits import longer_waits, slow_steps
-from ingero_mcp.analysis.incidents import spread
 from ingero_mcp.analysis.links import find_link
 from ingero_mcp.analysis.retransmits import find_retransmits, lossy_network
+from ingero_mcp.analysis.robust import spread
 from ingero_mcp.analysis.shifts import Shift, find_shift
 from ingero_mcp.analysis.slow_peers import slower_than_peers
 from ingero_mcp.analysis.steps import Steps

@@ -79,7 +79,7 @@ def diagnose(evidence: Evidence) -> Diagnosis:
     steps = find_steps(evidence.calls)
     clocks = fitted_clocks(evidence)
     roles = find_roles(evidence)
-    matrix, recorded = own_work(evidence, steps, roles), computing(evidence)
+    matrix, recorded = own_work(evidence, steps, roles), computing(evidence, steps)
     comparison = compare(matrix, roles, steps) if matrix is not None else None
     of_gpus = compare(recorded, roles, steps) if recorded is not None else comparison
     late = _who_is_late(evidence, steps, roles, comparison, of_gpus)

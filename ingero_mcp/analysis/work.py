@@ -20,7 +20,7 @@ import numpy as np
 
 from ingero_mcp.analysis.calls import UNKNOWN, Bools, Calls, Floats, Int64s
 from ingero_mcp.analysis.distinct import distinct
-from ingero_mcp.analysis.evidence import Evidence, Matrix
+from ingero_mcp.analysis.evidence import Evidence, Matrix, Work
 from ingero_mcp.analysis.gpu_work import outside_of_waits
 from ingero_mcp.analysis.roles import Roles
 from ingero_mcp.analysis.steps import Steps
@@ -30,6 +30,9 @@ _MOST: Final = 0.5  # a source is used if more than this share of the cells is f
 
 COMPUTING: Final = "its own computing"
 """What a table measures that was recorded as computing."""
+
+LATENESS: Final = "how much less than its peers it waited in the same collectives"
+"""What a table measures that is not work, but how late it made its rank."""
 
 Source: TypeAlias = Callable[[Evidence, Steps, Roles], Matrix | None]
 
@@ -41,9 +44,9 @@ def own_work(evidence: Evidence, steps: Steps, roles: Roles) -> Matrix | None:
     )
 
 
-def computing(evidence: Evidence) -> Matrix | None:
+def computing(evidence: Evidence, steps: Steps) -> Matrix | None:
     """Recorded computing per step and rank, which is the GPUs' own work and nothing else; None if none was recorded."""
-    matrix = _computing(evidence, None, None)
+    matrix = _computing(evidence, steps, None)
     return matrix if _is_filled(matrix) else None
 
 
@@ -51,19 +54,35 @@ def _is_filled(matrix: Matrix | None) -> bool:
     return matrix is not None and bool(np.isfinite(matrix.values).mean() > _MOST)
 
 
-def _computing(evidence: Evidence, _steps: Steps | None, _roles: Roles | None) -> Matrix | None:
+def _computing(evidence: Evidence, steps: Steps, _roles: Roles | None) -> Matrix | None:
     work = evidence.work
     if work is None or not len(work.rank):
         return None
-    own = ~work.is_wait & (work.step != UNKNOWN)
+    step = work.step if (work.step != UNKNOWN).any() else _step_of_work(work, evidence.calls, steps)
+    own = ~work.is_wait & (step != UNKNOWN)
     if not own.any():
         return None
-    numbers, ranks = np.unique(work.step[own]), np.unique(work.rank[own])
+    numbers, ranks = np.unique(step[own]), np.unique(work.rank[own])
     values = np.full((len(numbers), len(ranks)), np.nan)
-    place = np.searchsorted(numbers, work.step[own]), np.searchsorted(ranks, work.rank[own])
+    place = np.searchsorted(numbers, step[own]), np.searchsorted(ranks, work.rank[own])
     values[place] = 0.0
     np.add.at(values, place, (work.end_ns - work.start_ns)[own].astype(np.float64))
     return Matrix(values, numbers, ranks, COMPUTING, is_gpu_work=True)
+
+
+def _step_of_work(work: Work, calls: Calls, steps: Steps) -> Int64s:
+    """The number of the step in which a rank computed, where only its collectives tell: the one that ends next."""
+    found = np.full(len(work.rank), UNKNOWN)
+    for rank in distinct(work.rank).tolist():
+        mine = np.flatnonzero((calls.rank == rank) & (steps.of_call != UNKNOWN) & (calls.done_ns != UNKNOWN))
+        own = np.flatnonzero(work.rank == rank)
+        ended = np.full(len(steps), np.iinfo(np.int64).min)
+        np.maximum.at(ended, steps.of_call[mine], calls.done_ns[mine])
+        place = np.searchsorted(np.maximum.accumulate(ended), work.start_ns[own], side="right")
+        # What is before the first end is part of a step whose begin was not recorded; after the last one, of none.
+        inside = (place > 0) & (place < len(steps))
+        found[own[inside]] = steps.numbers[place[inside]]
+    return found
 
 
 def _thread_time(evidence: Evidence, steps: Steps, _roles: Roles) -> Matrix | None:
@@ -90,7 +109,9 @@ def _shortness(evidence: Evidence, steps: Steps, _roles: Roles) -> Matrix | None
     if evidence.timing != "kernel_gpu" or not known.any():
         return None
     values = _summed(calls, steps, ranks, lateness(calls, known), known)
-    return Matrix(values, steps.numbers, ranks, "how much less than its peers it waited in the same collectives")
+    # Of a sample of the collectives not every step has one.
+    seen = np.isfinite(values).any(axis=1) if is_sampled(calls) else np.ones(len(steps), dtype=np.bool_)
+    return Matrix(values[seen], steps.numbers[seen], ranks, LATENESS)
 
 
 def _between(evidence: Evidence, steps: Steps, _roles: Roles) -> Matrix | None:

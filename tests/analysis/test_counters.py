@@ -9,7 +9,7 @@ import numpy as np
 from ingero_mcp.analysis.counters import slow_gpu
 from ingero_mcp.analysis.evidence import Counter, Evidence, Place
 from ingero_mcp.analysis.findings import Finding
-from ingero_mcp.analysis.incidents import Incident
+from ingero_mcp.analysis.incident import Incident
 from ingero_mcp.analysis.steps import find_steps
 from tests.analysis.seen import evidence, rounds
 

@@ -49,17 +49,23 @@ def test_the_stage_with_more_work_is_named_and_no_rank(slow: int) -> None:
 
 def test_a_little_more_work_is_no_imbalance() -> None:
     work = noise(60, 16)
-    work[:, 12:] *= 1.15
+    work[:, 12:] *= 1.07
     assert stage(work) is None
 
 
 def test_what_was_not_recorded_as_computing_has_to_differ_more() -> None:
     work = noise(60, 16)
-    work[:, 12:] *= 1.25
+    work[:, 12:] *= 1.13
     assert stage(work) is not None
     assert stage(work, recorded=False) is None
-    work[:, 12:] *= 1.25
+    work[:, 12:] *= 1.13
     assert stage(work, recorded=False) is not None
+
+
+def test_a_stage_has_to_stand_out_from_how_unlike_the_others_are() -> None:
+    work = noise(60, 16) * np.repeat([1.0, 1.12, 1.0, 1.2], 4)
+    assert stage(work) is None
+    assert stage(work * np.repeat([1.0, 1.0, 1.0, 1.3], 4)) is not None
 
 
 def test_a_single_slow_rank_makes_no_stage_imbalance() -> None:
@@ -91,3 +97,13 @@ def test_one_rank_that_is_always_the_busiest_is_no_imbalance_of_sequences() -> N
     drawn = 100 * (1 + 0.13 * np.random.default_rng(1).normal(size=(100, 8)))
     drawn[:, 5] += 20
     assert sequences(drawn) is None
+
+
+@pytest.mark.parametrize("travels", [True, False])
+def test_uneven_batches_are_uneven_in_every_stage_alike(travels: bool) -> None:
+    random, variation = np.random.default_rng(3), 0.13
+    drawn = [random.gamma(1 / variation**2, variation**2, (100, 4)) for _ in range(4)]
+    work = 100 * np.concatenate(drawn[:1] * 4 if travels else drawn, axis=1)
+    comparison = compare(matrix(work), STAGES, find_steps(calls(work)))
+    found = sequence_imbalance(comparison, comparison.matrix, STAGES)
+    assert (found is not None) == travels

@@ -6,7 +6,9 @@ import numpy as np
 import pytest
 
 from ingero_mcp.analysis.calls import Floats
-from ingero_mcp.analysis.incidents import Incident, find_incidents, period_of, spread
+from ingero_mcp.analysis.incident import Incident, period_of
+from ingero_mcp.analysis.incidents import find_incidents
+from ingero_mcp.analysis.robust import spread
 
 
 def found(excess: Floats, total: float = 1e6) -> tuple[Incident, ...]:
@@ -80,6 +82,41 @@ def test_what_recurs_in_time_is_found_though_not_in_equal_steps() -> None:
     (incident,) = found(excess)
     assert incident.row == 1
     assert set(incident.steps.tolist()) == set(steps.tolist())
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_three_stalls_of_one_row_are_found_on_a_machine_that_is_never_quiet(seed: int) -> None:
+    excess = np.clip(3 * np.random.default_rng(seed).standard_t(1.5, (42, 8)), -110, 110)
+    excess[[13, 27, 41], 5] += 290
+    (incident,) = found(excess / spread(excess), 42 * 16.0)
+    assert (incident.row, incident.period) == (5, 14)
+    assert incident.steps.tolist() == [13, 27, 41]
+
+
+def test_three_stalls_spread_over_rows_are_no_incident() -> None:
+    excess = np.clip(3 * np.random.default_rng(0).standard_t(1.5, (42, 8)), -110, 110)
+    excess[[13, 27, 41], [5, 2, 7]] += 290
+    assert found(excess / spread(excess), 42 * 16.0) == ()
+
+
+def test_what_recurs_in_time_is_found_though_no_single_time_stands_out() -> None:
+    excess = normal(90, 8)
+    steps = np.floor(3 + 7.4 * np.arange(11)).astype(np.int64)
+    excess[steps, 4] += 3.2
+    (incident,) = found(excess)
+    assert (incident.row, incident.shape, incident.period) == (4, "comb", None)
+    assert len(set(incident.steps.tolist()) & set(steps.tolist())) >= 9
+
+
+def test_of_few_rows_one_has_to_have_more_of_it_than_of_many() -> None:
+    def with_rows(rows: int) -> tuple[Incident, ...]:
+        excess = np.zeros((200, rows))
+        excess[[11, 30, 74, 101, 166], 0] = 4.0
+        excess[[50, 90], [1, 1]] = 3.5
+        return found(excess, 1e9)
+
+    assert with_rows(3) == ()
+    assert [incident.row for incident in with_rows(24)] == [0]
 
 
 def test_a_little_more_than_the_others_for_good_is_no_incident() -> None:

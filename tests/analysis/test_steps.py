@@ -65,5 +65,14 @@ def test_a_rank_that_is_late_now_and_then_makes_no_rhythm_where_other_calls_mark
     assert len(find_steps(merged(world, other))) == 84
 
 
+def test_ranks_that_lost_events_take_the_same_communicator_for_the_beat_as_the_others() -> None:
+    world = calls(noise(50, 4), named=False)
+    other = replace(world, enter_ns=world.enter_ns - MS, done_ns=world.done_ns - MS)
+    both = merged(world, other)
+    lost = (both.rank == 2) & (both.comm == 1) & (both.seq == 20)
+    whole, made = find_steps(both), find_steps(both.where(~lost))
+    assert np.array_equal(made.of_call, whole.of_call[~lost])
+
+
 def test_no_calls_have_no_steps() -> None:
     assert len(find_steps(calls(noise(4, 2)).where(np.zeros(0, dtype=np.int64)))) == 0

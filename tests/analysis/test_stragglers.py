@@ -105,6 +105,13 @@ def test_a_host_that_holds_a_whole_stage_is_compared_with_its_own_past() -> None
     assert {one.period for one in found} == {9}
 
 
+def test_where_hosts_are_not_known_a_whole_stage_is_compared_with_its_own_past() -> None:
+    work = noise(120, 12)
+    work[7::9, 4:8] += 12
+    roles = Roles({rank: rank // 4 for rank in range(12)}, named=True)
+    assert sorted(one.rank for one in stragglers(work, roles)) == [4, 5, 6, 7]
+
+
 def test_two_incidents_are_two_and_one_of_a_host_is_one() -> None:
     work = noise(100, 16)
     work[:, 4:8] += 10

@@ -80,6 +80,7 @@ def test_with_collectives_missing_the_one_that_waits_least_is_late() -> None:
     assert is_sampled(made)
     matrix = measured(evidence(made, "kernel_gpu"))
     assert int(np.nanmedian(matrix.values, axis=0).argmax()) == 1
+    assert matrix.steps.tolist() == list(range(0, 90, 3))
 
 
 def test_a_host_that_is_late_shows_where_computing_was_recorded_as_time_without_it() -> None:
@@ -94,9 +95,22 @@ def test_a_host_that_is_late_shows_where_computing_was_recorded_as_time_without_
     assert matrix is not None
     assert np.allclose(matrix.values[1:], host[1:] * MS, atol=10)
     assert np.allclose(measured(known).values[1:], (work + host)[1:] * MS, atol=10)
-    gpus = computing(known)
+    gpus = computing(known, find_steps(made))
     assert gpus is not None
     assert np.allclose(gpus.values, work * MS, atol=10)
+
+
+def test_computing_that_does_not_name_its_step_is_of_the_step_that_ends_next() -> None:
+    work = noise(40, 4)
+    work[20, 1] += 7
+    made = calls(work, timed=True, named=False)
+    begin = made.enter_ns - (work * MS).astype(np.int64).reshape(-1)
+    recorded = Work(made.rank, made.step, begin, made.enter_ns, np.zeros(len(made), dtype=np.bool_))
+    known = replace(evidence(made, "kernel_gpu"), work=recorded)
+    gpus = computing(known, find_steps(made))
+    assert gpus is not None
+    assert gpus.steps.tolist() == list(range(1, 40))
+    assert np.allclose(gpus.values, work[1:] * MS, atol=10)
 
 
 def test_enqueued_calls_alone_say_nothing_of_work() -> None:

@@ -25,9 +25,9 @@ from tests.standin.job import TrainingJob, Truth
 
 pytestmark = pytest.mark.root
 
-RANKS, STEPS, CULPRIT, EVERY, FAULT_MS = 8, 42, 5, 14, 290
+RANKS, STEPS, CULPRIT, EVERY, FAULT_MS = 8, 56, 5, 14, 290
 JOB = (f"--ranks={RANKS}", f"--steps={STEPS}", f"--rank={CULPRIT}", f"--every={EVERY}", f"--fault-ms={FAULT_MS}")
-PLANTED = [13, 27, 41]
+PLANTED = [13, 27, 41, 55]
 LATE_MS = 120
 BREAKPOINT = 0xCC
 MS = 1_000_000

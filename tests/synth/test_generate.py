@@ -14,12 +14,9 @@ from ingero_mcp.otlp.decode import Decoder
 from ingero_mcp.otlp.encode import encode_points, encode_samples, encode_spans
 from ingero_mcp.otlp.records import Arrival
 from ingero_mcp.store import open_store
-from ingero_mcp.synth.scenario import FAMILIES, Case, generate
-from ingero_mcp.synth.scenario.truth import View
+from ingero_mcp.synth.scenario import FAMILIES, VIEWS, Case, View, generate
 
 from .events import rows
-
-VIEWS: tuple[View, ...] = ("probe", "kernel", "optrace")
 
 
 def received(case: Case) -> list[dict[str, Any]]:

@@ -16,6 +16,6 @@ GPU, without hosts). Seeds 0 to 999 are for tuning, those from 10,000 on for jud
 from ingero_mcp.synth.scenario.case import Case
 from ingero_mcp.synth.scenario.families import FAMILIES
 from ingero_mcp.synth.scenario.generate import generate
-from ingero_mcp.synth.scenario.truth import Group, Truth, View
+from ingero_mcp.synth.scenario.truth import VIEWS, Group, Truth, View
 
-__all__ = ["FAMILIES", "Case", "Group", "Truth", "View", "generate"]
+__all__ = ["FAMILIES", "VIEWS", "Case", "Group", "Truth", "View", "generate"]

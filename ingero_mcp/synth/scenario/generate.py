@@ -17,7 +17,7 @@ from ingero_mcp.synth.scenario.job import Job, draw_job, noisy
 from ingero_mcp.synth.scenario.plan import nothing
 from ingero_mcp.synth.scenario.run import Run, simulate
 from ingero_mcp.synth.scenario.symptoms import symptoms
-from ingero_mcp.synth.scenario.truth import Truth, View
+from ingero_mcp.synth.scenario.truth import VIEWS, Truth, View
 from ingero_mcp.synth.scenario.views import Sight
 from ingero_mcp.synth.scenario.who import Sender
 
@@ -87,7 +87,8 @@ def _plant(kind: Family, ground: Ground, usual: Run, seed: int) -> tuple[Draft, 
         lost_ns = run.length_ns - usual.length_ns
         if not kind.is_slow or lost_ns >= _LEAST_EFFECT * ground.unit_ns * len(draft.steps):
             return draft, run
-    return replace(draft, accepted=(draft.verdict, "healthy"), traits=(*draft.traits, "absorbed")), run
+    # Nobody is to be named for what costs nothing.
+    return replace(draft, accepted=(draft.verdict, "healthy"), hidden_in=VIEWS, traits=(*draft.traits, "absorbed")), run
 
 
 def _recording(run: Run, draft: Draft, conditions: Conditions, view: View, seed: int) -> Recording:

@@ -73,6 +73,11 @@ class Layout:
         """The ranks of a pipeline stage."""
         return tuple(range(stage * self.dp * self.tp, (stage + 1) * self.dp * self.tp))
 
+    def has_peers(self, ranks: tuple[int, ...]) -> bool:
+        """Whether in a stage of some of these ranks as many others do the same work."""
+        stages = {self.place(rank)[0] for rank in ranks}
+        return any(2 * len(set(self.ranks_of_stage(stage)) & set(ranks)) <= self.dp * self.tp for stage in stages)
+
     @cached_property
     def comms(self) -> tuple[Comm, ...]:
         """Every communicator; groups of one rank have none."""

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import numpy.typing as npt
 
 from ingero_mcp.synth.scenario.draft import Draft, Ground
 from ingero_mcp.synth.scenario.plan import Plan
+from ingero_mcp.synth.scenario.truth import VIEWS, Verdict
 
 Int64s = npt.NDArray[np.int64]
 
@@ -78,13 +81,20 @@ def allocator_retry(ground: Ground) -> Draft:
 
 
 def pcie_numa(ground: Ground) -> Draft:
-    """F8: one host copies and launches slower by a constant, from the first step on."""
+    """F8: one host copies and launches slower by a constant, from the first step on.
+
+    If the host has whole stages of a pipeline, there are neither peers nor a past that could tell it from their work.
+    """
     plan = ground.plan()
     steps = np.arange(ground.job.steps)
     group = ground.host()
     for rank in group.ranks:
         plan.cpu_ns[:, rank] = ground.amounts(steps, 0.05)
-    return Draft(plan, "straggler", "pcie_numa", group.ranks, group, steps)
+    draft = Draft(plan, "straggler", "pcie_numa", group.ranks, group, steps)
+    if not ground.job.layout.has_peers(group.ranks):
+        may_be: tuple[Verdict, ...] = ("straggler", "imbalance", "undecidable", "healthy")
+        draft = replace(draft, accepted=may_be, hidden_in=VIEWS, traits=("no_peers",))
+    return draft
 
 
 def checkpoint(ground: Ground) -> Draft:

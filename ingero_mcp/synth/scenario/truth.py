@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Final, Literal
 
 Verdict = Literal["straggler", "hang", "imbalance", "network", "healthy", "undecidable"]
 View = Literal["probe", "kernel", "optrace"]
+VIEWS: Final[tuple[View, ...]] = ("probe", "kernel", "optrace")
 GroupKind = Literal["stage", "host", "link", "job"]
 
 
