@@ -153,7 +153,7 @@ def _commit() -> str:
 
 _READING: Final = (
     "How to read it. *Severity* is the size of the incident in an affected step, in multiples of the job's own spread: "
-    "the robust sigma of a rank's work in a step. F12 and F13 scale with it (per unit a coefficient of variation of "
+    "the robust sigma of a rank's work in a step, from differences between ranks. F12 and F13 scale with it (per unit a coefficient of variation of "
     "0.025, a stage 6% larger). *Verdict right*: it is the planted one, or another that is right too in this view (a "
     "slow GPU that a host probe cannot see may be called undecidable or healthy). *Top-1*: the first rank named is at "
     "fault, or the stage or link at fault is named; only cases in which somebody can be found in this view. "
