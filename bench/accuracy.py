@@ -51,6 +51,7 @@ def ask(store: Store) -> Answer:
         said["verdict"],
         tuple(culprit["rank"] for culprit in said["culprits"]),
         tuple((group["kind"], group["id"], tuple(group["ranks"])) for group in said["culprit_groups"]),
+        (said["cause"], *(other["cause"] for other in said["alternatives"])),
     )
 
 

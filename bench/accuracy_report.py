@@ -93,6 +93,7 @@ def _row(name: str, of: tuple[str, str], group: Sequence[Scored]) -> Row:
             "precision": counts.precision,
             "recall": counts.recall,
             "blame_on_clean": counts.blame_rate,
+            **dict(zip(_CAUSES, counts.cause_rates, strict=True)),
             "undecided": counts.undecided,
             "crashes": sum(bool(one.crash) for one in group) if judge == _OURS else 0,
             "wrong_seeds": counts.wrong_seeds[:10],
@@ -108,9 +109,11 @@ def _severity(one: Scored) -> str:
     return f"{one.truth.severity:g}" if one.truth.severity else "-"
 
 
-_COLUMNS: Final = ("verdict", "top1", "precision", "recall", "blame_on_clean")
+_CAUSES: Final = ("cause_top1", "cause_top2", "unseen_cause")
+_COLUMNS: Final = ("verdict", "top1", "precision", "recall", "blame_on_clean", *_CAUSES)
 _HEADER: Final = (
-    f"{'':<22}{'sev':>5}{'n':>6} | {'verdict':>8}{'top-1':>8}{'prec':>8}{'recall':>8}{'blamed':>8} | "
+    f"{'':<22}{'sev':>5}{'n':>6} | {'verdict':>8}{'top-1':>8}{'prec':>8}{'recall':>8}{'blamed':>8}{'cause':>8}"
+    f"{'of two':>8}{'unseen':>8} | "
     f"{'latest':>8}{'wait':>8}   wrong seeds"
 )
 
@@ -124,10 +127,11 @@ def _line(row: Row) -> str:
 
 
 _MARKDOWN_HEADER: Final = (
-    "| of | severity | cases | verdict right | top-1 | precision | recall | blame on clean | "
+    "| of | severity | cases | verdict right | top-1 | precision | recall | blame on clean | cause | cause of two | "
+    "unseen cause | "
     "latest arriver: top-1, precision | longest wait: top-1, precision |"
 )
-_MARKDOWN_RULE: Final = "|---|---|---|---|---|---|---|---|---|---|"
+_MARKDOWN_RULE: Final = "|---" * 13 + "|"
 
 
 def _markdown_line(row: Row) -> str:
@@ -152,14 +156,17 @@ def _commit() -> str:
 
 
 _READING: Final = (
-    "How to read it. *Severity* is the size of the incident in an affected step, in multiples of the job's own spread: "
-    "the robust sigma of a rank's work in a step, from differences between ranks. F12 and F13 scale with it (per unit a coefficient of variation of "
-    "0.025, a stage 6% larger). *Verdict right*: it is the planted one, or another that is right too in this view (a "
-    "slow GPU that a host probe cannot see may be called undecidable or healthy). *Top-1*: the first rank named is at "
-    "fault, or the stage or link at fault is named; only cases in which somebody can be found in this view. "
-    "*Precision*: share of the named ranks that are at fault, over all cases, clean ones too. *Recall*: share of those "
-    "at fault that are named. *Blame on clean*: share of the cases without fault in which something is said to be "
-    "wrong. The two rules always name a rank, so they blame in every clean case.",
+    "How to read it. *Severity* is the size of the incident in an affected step, in multiples of the job's own "
+    "spread: the robust sigma of a rank's work in a step, from differences between ranks. F12 and F13 scale with it "
+    "(per unit a coefficient of variation of 0.025, a stage 6% larger). *Verdict right*: it is the planted one, or "
+    "another that is right too in this view (a slow GPU that a host probe cannot see may be called undecidable or "
+    "healthy). *Top-1*: the first rank named is at fault, or the stage or link at fault is named; only cases in which "
+    "somebody can be found in this view. *Precision*: share of the named ranks that are at fault, over all cases, "
+    "clean ones too. *Recall*: share of those at fault that are named. *Blame on clean*: share of the cases without "
+    "fault in which something is said to be wrong. *Cause*: where who was named is right and the view shows why, the "
+    "share of right causes; *cause of two*: the planted one is first or second; *unseen cause*: where the view cannot "
+    "show why (what a host did, from GPU times), the share in which no other cause is said. The two rules always name "
+    "a rank, so they blame in every clean case.",
     "",
     "Families: F1 data loader, F2 CPU contention, F3 garbage collector, F4 allocator, F5 GPU throttled, F6 GPU stops "
     "completing, F7 network, F8 PCIe or NUMA, F9 checkpoint, F10 mismatched collective, F11 early exit, F12 sequence "

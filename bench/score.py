@@ -16,6 +16,8 @@ class Answer:
     verdict: str
     ranks: tuple[int, ...] = ()
     groups: tuple[tuple[str, str, tuple[int, ...]], ...] = ()
+    causes: tuple[str, ...] = ()
+    """The cause and its alternatives, the likeliest first."""
 
     @property
     def blamed(self) -> frozenset[int]:
@@ -38,6 +40,11 @@ class Tally:
     clean: int = 0
     clean_blamed: int = 0
     undecided: int = 0
+    asked_why: int = 0
+    cause_top1: int = 0
+    cause_top2: int = 0
+    asked_unseen: int = 0
+    unseen_unknown: int = 0
     wrong_seeds: list[int] = field(default_factory=list)
 
     def add(self, truth: Truth, answer: Answer, seed: int) -> None:
@@ -57,8 +64,20 @@ class Tally:
             self.asked_who += 1
             self.top1 += _names_first(truth, answer)
             self.planted_found += _found(truth, answer)
+            if _names_first(truth, answer) and answer.causes:
+                self._add_cause(truth, answer.causes)
         if not is_right:
             self.wrong_seeds.append(seed)
+
+    def _add_cause(self, truth: Truth, causes: tuple[str, ...]) -> None:
+        """Why, of a case in which who was right. What the view cannot show has to be called unknown."""
+        if truth.shows_cause:
+            self.asked_why += 1
+            self.cause_top1 += causes[0] == truth.cause
+            self.cause_top2 += truth.cause in causes[:2]
+        else:
+            self.asked_unseen += 1
+            self.unseen_unknown += causes[0] in ("unknown", truth.cause)
 
     def merge(self, other: Tally) -> None:
         """The cases of both."""
@@ -84,6 +103,13 @@ class Tally:
     def recall(self) -> float | None:
         """Share of the ranks (or groups) at fault that are named, averaged over cases."""
         return _share(self.planted_found, self.asked_who)
+
+    @property
+    def cause_rates(self) -> tuple[float | None, float | None, float | None]:
+        """Share of cases in which the cause is right, in which it is one of the first two, and in which one that the
+        view cannot show is not taken for another."""
+        first, two = _share(self.cause_top1, self.asked_why), _share(self.cause_top2, self.asked_why)
+        return first, two, _share(self.unseen_unknown, self.asked_unseen)
 
     @property
     def blame_rate(self) -> float | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Annotated, Final
 
 import numpy as np
@@ -28,6 +29,7 @@ from ingero_mcp.tools.explanation import (
     rounded,
     share,
 )
+from ingero_mcp.tools.gap import with_cause
 from ingero_mcp.tools.jobs import MAX_JOBS, Job, jobs
 from ingero_mcp.tools.nearest import listed, nearest, quoted
 from ingero_mcp.tools.plot import plot
@@ -39,6 +41,7 @@ from ingero_mcp.windows import WINDOW_FORMS, Window
 NAME: Final = "fleet.cluster.explain_stall"
 
 _MOST_NAMES: Final = 1000
+_MOST_CAUSES: Final = 4  # findings of a job that are asked why
 _SERIOUS: Final = ("hang", "straggler", "network", "imbalance", "undecidable", "healthy")
 
 
@@ -64,9 +67,16 @@ def explain_stall(call: Call, given: ExplainStall) -> Finished:
     found = jobs(call, window, given.cluster_id, given.job_id, given.comm_id, MAX_JOBS + 1) if window else []
     if window is None or not found:
         return finished(_nothing(call, given, window))
-    cases = [(job, diagnose(read_evidence(call, job, window, given.comm_id))) for job in found[:MAX_JOBS]]
+    cases = [(job, _diagnosed(call, job, window, given.comm_id)) for job in found[:MAX_JOBS]]
     cases.sort(key=lambda case: (_SERIOUS.index(case[1].findings[0].verdict), -case[1].findings[0].lost_ns))
     return finished(_explained(call, given, window, cases, is_all=len(found) <= MAX_JOBS))
+
+
+def _diagnosed(call: Call, job: Job, window: Window, comm_id: str | None) -> Diagnosis:
+    """Who, and of the findings that count most also why."""
+    diagnosis = diagnose(read_evidence(call, job, window, comm_id))
+    first, rest = diagnosis.findings[:_MOST_CAUSES], diagnosis.findings[_MOST_CAUSES:]
+    return replace(diagnosis, findings=(*(with_cause(call, job, diagnosis, one) for one in first), *rest))
 
 
 def _explained(

@@ -85,6 +85,18 @@ def test_who_it_is_is_not_asked_where_the_view_cannot_tell() -> None:
     assert tally((hidden, Answer("undecidable"))).top1_rate is None
 
 
+def test_a_cause_counts_where_the_view_shows_it_and_must_not_be_invented_where_it_does_not() -> None:
+    answer = Answer("straggler", (5,), (), (STRAGGLER.cause, "gc_pause"))
+    assert tally((STRAGGLER, answer)).cause_rates == (1, 1, None)
+    second = replace(answer, causes=("gc_pause", STRAGGLER.cause))
+    assert tally((STRAGGLER, second)).cause_rates == (0, 1, None)
+    from_gpu = replace(STRAGGLER, view="kernel")
+    assert tally((from_gpu, replace(answer, causes=("unknown",)))).cause_rates == (None, None, 1)
+    assert tally((from_gpu, replace(answer, causes=("gc_pause",)))).cause_rates == (None, None, 0)
+    wrong_rank = replace(answer, ranks=(3,))
+    assert tally((STRAGGLER, wrong_rank)).cause_rates == (None, None, None)
+
+
 def calls(**columns: list[int]) -> pa.Table:
     size = len(columns["rank"])
     made = batch(
@@ -121,8 +133,8 @@ def test_the_document_says_what_was_measured_and_holds_every_table() -> None:
     ]
     text = document(scored, range(HELD_OUT, HELD_OUT + 1))
     assert "2 generated cases, 1 of them clean, seeds from 10000" in text
-    assert "| F1 | 5 | 1 | 1 | 1 | 1 | 1 | - | 0, 0 | 0, 0 |" in text
-    assert "| F18 | - | 1 | 0 | - | 0 | - | 1 | -, 0 | -, 0 |" in text
+    assert "| F1 | 5 | 1 | 1 | 1 | 1 | 1 | - | - | - | - | 0, 0 | 0, 0 |" in text
+    assert "| F18 | - | 1 | 0 | - | 0 | - | 1 | - | - | - | -, 0 | -, 0 |" in text
     for name in dict.fromkeys(row["table"] for row in rows_of(scored)):
         assert name.lower() in text.lower()
 

@@ -31,6 +31,13 @@ PLANTED = [13, 27, 41, 55]
 LATE_MS = 120
 BREAKPOINT = 0xCC
 MS = 1_000_000
+CAUSES = {
+    "sleep": "data_loader",  # blocked, and nothing says why
+    "cpu": "gc_pause",  # on a CPU, and nothing is launched
+    "stop": "host_hang",
+    "contention": "cpu_contention",
+    "alloc": "allocator_retry",
+}
 
 # Medians of nanoseconds since 1970 are beyond the digits of a double, hence the base.
 LATE_STEPS = f"""
@@ -100,19 +107,20 @@ def test_the_late_rank_and_its_fault_are_in_the_store(
         pytest.fail("the machine is too busy: by its own clock the job was late elsewhere than planted, five times")
     assert query(database, LATE_STEPS) == [(step, rank, fault) for step, rank in planted]
     assert_whole(database, truth)
-    assert_explained(database, truth, planted)
+    assert_explained(database, truth, planted, fault)
 
 
-def assert_explained(database: Path, truth: Truth, planted: list[tuple[int, int]], node: str = "node-1") -> None:
-    """One call names the rank, its host, the steps and the period; and nobody in a healthy run."""
+def assert_explained(database: Path, truth: Truth, planted: list[tuple[int, int]], fault: str) -> None:
+    """One call names the rank, its host, the steps, the period and the cause; and nobody in a healthy run."""
     said = explained(database)
     blamed = [(culprit["rank"], culprit["node_id"]) for culprit in said["culprits"]]
     if not planted:
         assert (said["verdict"], blamed) == ("healthy", []), said["summary"]
         return
-    assert (said["verdict"], blamed) == ("straggler", [(CULPRIT, node)]), said["summary"]
+    assert (said["verdict"], blamed) == ("straggler", [(CULPRIT, "node-1")]), said["summary"]
     assert said["affected_steps"]["list"] == PLANTED
     assert said["period_steps"] == EVERY
+    assert said["cause"] == CAUSES[fault], said
     # As late as it was, which is later than planted where others want the CPU as well.
     late_ms = median(truth.steps[step].lateness_ms(CULPRIT) for step in PLANTED)
     assert said["culprits"][0]["lateness_ms"] == pytest.approx(late_ms, rel=0.25)

@@ -8,6 +8,11 @@ from typing import Final, Literal
 Verdict = Literal["straggler", "hang", "imbalance", "network", "healthy", "undecidable"]
 View = Literal["probe", "kernel", "optrace"]
 VIEWS: Final[tuple[View, ...]] = ("probe", "kernel", "optrace")
+ON_HOST: Final = (
+    "data_loader", "cpu_contention", "gc_pause", "allocator_retry", "pcie_numa", "checkpoint_io", "compile_warmup",
+    "host_jitter", "host_hang", "early_exit",
+)  # fmt: skip
+"""Causes that lie in what a host did."""
 GroupKind = Literal["stage", "host", "link", "job"]
 
 
@@ -54,6 +59,12 @@ class Truth:
     hang_ns: int | None = None
     traits: tuple[str, ...] = ()
     """What makes the case harder or special, for tables: pp, tp, loss, attach, sampled, offset, heavy_tail, ..."""
+
+    @property
+    def shows_cause(self) -> bool:
+        """Whether the view has what tells the cause: what a host did is seen by the probe of the host only."""
+        is_gpu_unseen = (self.view, self.cause) == ("kernel", "gpu_throttle")
+        return self.view == "probe" or not (self.cause in ON_HOST or is_gpu_unseen)
 
     @property
     def is_clean(self) -> bool:
