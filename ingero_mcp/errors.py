@@ -36,26 +36,52 @@ class ConfigError(IngeroError):
 class Reason:
     """One reason why SQL was refused.
 
-    `code` is stable and machine-readable (`table_not_allowed`), `message` says what was refused,
-    `hint` what is allowed in its stead, `offset` is the place in the text (characters from 0), if known.
+    `code` is stable and machine-readable (`table_not_allowed`), `message` says what was refused, `hint` what is
+    allowed in its stead, `example` is corrected SQL where there is one, `ask` whom to ask next (a tool or a
+    resource), `offset` the place in the text (characters from 0); None where it is about the text as a whole.
     """
 
     code: str
     message: str
     hint: str = ""
     offset: int | None = None
+    example: str = ""
+    ask: str = ""
 
     def __str__(self) -> str:
-        return f"{self.message} {self.hint}".strip()
+        example = f"Example: {self.example}" if self.example else ""
+        return " ".join(part for part in (self.message, self.hint, example) if part)
+
+
+_BEFORE = 40
+_AFTER = 30
+
+
+def _shown_place(sql: str, offset: int) -> list[str]:
+    """The line of `sql` around `offset`, with a mark below it."""
+    lines = sql[:offset].split("\n")
+    column = len(lines[-1])
+    begin = max(0, column - _BEFORE)
+    line = sql[offset - column :].split("\n", 1)[0][begin : column + _AFTER].replace("\t", " ").rstrip("\r")
+    head = f"  line {len(lines)}, column {column + 1}: "
+    return [head + line, " " * (len(head) + column - begin) + "^"]
 
 
 class GuardError(IngeroError):
-    """SQL refused by the guard; `reasons` holds every one that was found."""
+    """SQL refused by the guard; `reasons` holds every one that was found, `sql` the text they are about."""
 
-    def __init__(self, reasons: tuple[Reason, ...]) -> None:
+    def __init__(self, reasons: tuple[Reason, ...], sql: str = "") -> None:
         self.reasons = reasons
-        lines = [f"- [{reason.code}] {reason}" for reason in reasons]
-        super().__init__("SQL refused:\n" + "\n".join(lines))
+        self.sql = sql
+        lines = ["SQL refused:"]
+        for reason in reasons:
+            lines.append(f"- [{reason.code}] {reason}")
+            if sql and reason.offset is not None:
+                lines += _shown_place(sql, reason.offset)
+        asks = dict.fromkeys(reason.ask for reason in reasons if reason.ask)
+        # One that is part of another adds nothing.
+        lines += [f"next: {ask}" for ask in asks if not any(ask != other and ask in other for other in asks)]
+        super().__init__("\n".join(lines))
 
 
 class StoreError(IngeroError):

@@ -90,7 +90,8 @@ TEXT = _names(
     editdist3 encode ends_with format_bytes formatreadabledecimalsize formatreadablesize from_base64 from_hex
     hamming hex ilike_escape instr jaccard jaro_similarity jaro_winkler_similarity lcase left left_grapheme
     len length length_grapheme levenshtein like_escape lower ltrim mismatches nfc_normalize not_ilike_escape
-    not_like_escape octet_length ord overlay position prefix regexp_escape regexp_extract regexp_extract_all
+    not_like_escape octet_length ord overlay
+    parse_dirname parse_dirpath parse_filename position prefix regexp_escape regexp_extract regexp_extract_all
     regexp_full_match regexp_matches regexp_replace regexp_split_to_array replace reverse right right_grapheme
     rtrim split split_part starts_with str_split str_split_regex string_split string_split_regex
     string_to_array strip_accents strlen strpos substr substring substring_grapheme suffix to_base64 to_hex
@@ -107,7 +108,8 @@ TIME = _names(
     make_timestamptz microsecond millennium millisecond minute month monthname nanosecond normalized_interval
     now quarter second strftime strptime time_bucket timezone timezone_hour timezone_minute to_centuries
     to_days to_decades to_hours to_microseconds to_millennia to_milliseconds to_minutes to_months to_quarters
-    to_seconds to_timestamp to_weeks to_years today try_strptime week weekday weekofyear year yearweek
+    to_seconds to_timestamp to_weeks to_years today
+    transaction_timestamp try_strptime week weekday weekofyear year yearweek
     """
 )
 
@@ -137,7 +139,7 @@ NESTED = _names(
     list_median list_min list_mode list_pack list_position list_prepend list_product list_reduce list_reverse
     list_reverse_sort list_select list_sem list_skewness list_slice list_sort list_stddev_pop list_stddev_samp
     list_string_agg list_sum list_transform list_unique list_value list_var_pop list_var_samp list_where
-    list_zip map map_contains map_contains_entry map_contains_value map_entries map_extract map_extract_value
+    list_zip map map_concat map_contains map_contains_entry map_contains_value map_entries map_extract map_extract_value
     map_from_entries map_keys map_values reduce row struct_concat struct_contains struct_extract
     struct_extract_at struct_has struct_indexof struct_insert struct_keys struct_pack struct_position
     struct_update struct_values unnest
@@ -320,8 +322,8 @@ SQLGLOT_FUNCTIONS = _names(
     """
 )
 
-SQLGLOT_SYNTAX = _names("unpack")
-"""Syntax that sqlglot takes for a function of that name: `*COLUMNS(...)` as DuckDB renders it."""
+SQLGLOT_SYNTAX = _names("all unpack")
+"""Syntax that sqlglot takes for a function of that name: `= ALL (...)`, and `*COLUMNS(...)` as DuckDB renders it."""
 
 SQLGLOT_TABLE_FUNCTIONS = _names("GenerateSeries Anonymous")
 """Classes that a table function may have; Anonymous ones are held to TABLE_FUNCTIONS by name."""

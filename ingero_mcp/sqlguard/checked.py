@@ -12,9 +12,10 @@ from ingero_mcp.errors import GuardError, Reason
 from ingero_mcp.sqlguard import engine, reasons
 from ingero_mcp.sqlguard.duckdb_opinion import check_with_duckdb
 from ingero_mcp.sqlguard.growth import check_growth
+from ingero_mcp.sqlguard.methods import methods_to_calls
 from ingero_mcp.sqlguard.rewrite import rewrite
 from ingero_mcp.sqlguard.sqlglot_opinion import check_with_sqlglot
-from ingero_mcp.sqlguard.text import check_characters, check_text
+from ingero_mcp.sqlguard.text import check_characters, check_text, unfenced
 
 
 @final
@@ -41,12 +42,13 @@ def check(sql: str) -> CheckedQuery:
     Allowed is one SELECT over the relations of `ingero_mcp.views.relations()` with the functions listed in
     `allowed.py`. Calling it again for the same text costs nothing: verdicts are kept.
     """
+    sql = unfenced(sql)
     try:
         verdict = _verdict(sql)
     except RecursionError:  # not kept as a verdict: it hangs on how deep the caller's own stack is
-        raise GuardError((reasons.too_deep(),)) from None
+        raise GuardError(reasons.complete([reasons.too_deep()]), sql) from None
     if isinstance(verdict, tuple):
-        raise GuardError(verdict)
+        raise GuardError(reasons.complete(verdict), sql)
     return verdict
 
 
@@ -55,12 +57,13 @@ def _verdict(sql: str) -> CheckedQuery | tuple[Reason, ...]:
     if found := check_text(sql):
         return tuple(found)
     tree = engine.parse(sql)
-    opinion = check_with_duckdb(tree, rendered=False)
+    methods_to_calls(tree)
+    opinion = check_with_duckdb(tree, sql, rendered=False)
     # What sqlglot cannot read and DuckDB can (a comment between GROUP and BY, backticks) is judged by both in the
     # rendered text, which is all that runs; there it has to be readable to both.
     of_sqlglot = [reason for reason in check_with_sqlglot(sql, rendered=False) if reason.code != "syntax"]
     refused = _together(tree, [_placed(reason, sql) for reason in opinion.reasons], of_sqlglot)
-    if refused := refused or tuple(check_growth(tree)):
+    if refused := refused or tuple(_placed(reason, sql) for reason in check_growth(tree)):
         return refused
     try:
         rendered = rewrite(tree, opinion.relations)
@@ -80,9 +83,17 @@ def _check_rendered(sql: str) -> tuple[Reason, ...]:
 def _together(tree: engine.Tree, of_duckdb: list[Reason], of_sqlglot: list[Reason]) -> tuple[Reason, ...]:
     if tree.get("error_type") == "not implemented" and of_sqlglot:
         return tuple(of_sqlglot)  # DuckDB only says that it is no SELECT, sqlglot what it is
-    # Most faults are seen by both, and DuckDB knows the engine's name for them and the place.
+    # Most faults are seen by both, and DuckDB knows the engine's name for them. Where it does not say the place
+    # (functions in FROM, WITH), sqlglot does.
     codes = {reason.code for reason in of_duckdb}
-    return (*of_duckdb, *(reason for reason in of_sqlglot if reason.code not in codes))
+    places = {(reason.code, reason.message): reason.offset for reason in of_sqlglot}
+    return (
+        *(
+            reason if reason.offset is not None else replace(reason, offset=places.get((reason.code, reason.message)))
+            for reason in of_duckdb
+        ),
+        *(reason for reason in of_sqlglot if reason.code not in codes),
+    )
 
 
 def _placed(reason: Reason, sql: str) -> Reason:

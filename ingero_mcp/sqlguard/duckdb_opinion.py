@@ -12,12 +12,12 @@ from typing import Any, NamedTuple
 
 from ingero_mcp.errors import Reason
 from ingero_mcp.sqlguard import allowed, reasons
-from ingero_mcp.sqlguard.engine import Tree
+from ingero_mcp.sqlguard.engine import Tree, place_of
 from ingero_mcp.sqlguard.series import check_series
+from ingero_mcp.sqlguard.syntax import syntax_error
 
 _MAX_GROUPING_SETS = 128
 _NAME_FIELDS = ("catalog_name", "catalog", "schema_name", "schema", "table_name", "function_name", "type_name")
-_NO_OFFSET = 1 << 62  # DuckDB writes 2^64 - 1 for "nowhere"
 
 
 @dataclass(slots=True)
@@ -41,8 +41,7 @@ class _Site:
 
     @property
     def offset(self) -> int | None:
-        place = self.node.get("query_location", _NO_OFFSET)
-        return None if self.rendered or place >= _NO_OFFSET else place
+        return None if self.rendered else place_of(self.node)
 
     @property
     def path(self) -> tuple[str, ...]:
@@ -64,13 +63,13 @@ class Opinion(NamedTuple):
     relations: list[Tree]
 
 
-def check_with_duckdb(tree: Tree, *, rendered: bool) -> Opinion:
-    """What DuckDB's tree says of the text it was parsed from.
+def check_with_duckdb(tree: Tree, sql: str = "", *, rendered: bool) -> Opinion:
+    """What DuckDB's tree says of `sql`, the text it was parsed from.
 
     `rendered` says that it is our own text, in which relations stand as main.<name>.
     """
     if tree.get("error"):
-        return Opinion([_unreadable(tree)], [])
+        return Opinion([_unreadable(tree, "" if rendered else sql)], [])
     if len(tree["statements"]) != 1:
         return Opinion([reasons.not_one(len(tree["statements"]))], [])
     walk = _Walk(rendered)
@@ -78,15 +77,13 @@ def check_with_duckdb(tree: Tree, *, rendered: bool) -> Opinion:
     return Opinion(reasons.unique([*walk.reasons, *_check_size(walk)]), walk.relations)
 
 
-def _unreadable(tree: Tree) -> Reason:
+def _unreadable(tree: Tree, sql: str) -> Reason:
     message = str(tree.get("error_message", "it cannot be read")).rstrip(".")
     if tree.get("error_type") == "not implemented":
-        return Reason("not_a_select", "This is not one SELECT.", "This only reads. " + reasons.SELECT_ONLY)
+        return reasons.not_a_select()
     if message.startswith("Max expression depth"):
         return reasons.too_deep()
-    place = int(tree["position"]) if "position" in tree else None
-    at = "" if place is None else f" at {place}"
-    return Reason("syntax", f"Syntax error{at}: {message}.", "Write DuckDB SQL. " + reasons.SELECT_ONLY, place)
+    return syntax_error(message, sql, int(tree["position"]) if sql and "position" in tree else None)
 
 
 def _check_size(walk: _Walk) -> Iterator[Reason]:
@@ -120,6 +117,8 @@ def _visit_node(node: Tree, holder: str, ctes: frozenset[str], depth: int, walk:
         depth += 1
         walk.deepest = max(walk.deepest, depth)
         walk.joins += kind == "JOIN"
+    if kind == "TABLE_FUNCTION" and "query_location" in node:
+        node["function"].setdefault("query_location", node["query_location"])  # DuckDB keeps the place out here only
     for check in _CHECKS.get(kind, ()):
         walk.reasons.extend(check(site))
     if kind == "BASE_TABLE" and not site.names_cte:
@@ -199,7 +198,8 @@ def _check_named_aggregate(site: _Site) -> Iterator[Reason]:
     arguments = site.node.get("arguments", [])
     if len(arguments) < 2 or allowed.folded(_text(arguments[1]["expression"])) not in allowed.AGGREGATES:
         message = f"{site.path[-1]} needs the name of an allowed aggregate, written as text."
-        yield Reason("function_not_allowed", message, "Example: list_aggregate(list(rank), 'max').", site.offset)
+        hint = f"Aggregates: {', '.join(sorted(allowed.AGGREGATES))}."
+        yield Reason("function_not_allowed", message, hint, site.offset, "list_aggregate(list(rank), 'max')")
 
 
 def _check_column(site: _Site) -> Iterator[Reason]:
@@ -211,16 +211,15 @@ def _check_column(site: _Site) -> Iterator[Reason]:
 def _check_type(site: _Site) -> Iterator[Reason]:
     name = ".".join(site.path)
     if allowed.folded(name) not in allowed.TYPES:
-        near = reasons.nearest(name, allowed.TYPES)
-        hint = f"{near} Examples: BIGINT, DOUBLE, VARCHAR, TIMESTAMP, DECIMAL(18, 3), INTEGER[].".strip()
-        yield Reason("type_not_allowed", f"Type {name} is not allowed.", hint, site.offset)
+        yield reasons.unknown_type(name, site.offset)
 
 
 def _check_collation(site: _Site) -> Iterator[Reason]:
     name = site.node["collation"]
     if not set(allowed.folded(name).split(".")) <= allowed.COLLATIONS:
         hint = f"Allowed: {', '.join(sorted(allowed.COLLATIONS))}."
-        yield Reason("collation_not_allowed", f"Collation {name} is not allowed.", hint, site.offset)
+        example = "node_id COLLATE NOCASE"
+        yield Reason("collation_not_allowed", f"Collation {name} is not allowed.", hint, site.offset, example)
 
 
 def _check_operator(site: _Site) -> Iterator[Reason]:

@@ -18,6 +18,7 @@ Tree = dict[str, Any]
 _SERIALIZE = "SELECT json_serialize_sql(?::VARCHAR, skip_null := true, skip_empty := true, skip_default := true)"
 _RENDER = "SELECT json_deserialize_sql(?::JSON)"
 _START = threading.Lock()
+_NOWHERE = 1 << 62  # DuckDB writes 2^64 - 1
 
 
 @functools.cache
@@ -60,6 +61,12 @@ def parse(sql: str) -> Tree:
             _started.cache_clear()  # such an error may leave an instance that refuses everything
         return {"error": True, "error_type": "parser", "error_message": str(error)}
     return tree
+
+
+def place_of(node: Tree) -> int | None:
+    """Where `node` stands in the text, in bytes; None where DuckDB does not know."""
+    place = int(node.get("query_location", _NOWHERE))
+    return place if place < _NOWHERE else None
 
 
 def render(tree: Tree) -> str:

@@ -14,7 +14,7 @@ from typing import Any
 
 from ingero_mcp.errors import Reason
 from ingero_mcp.sqlguard import allowed, reasons, sizes
-from ingero_mcp.sqlguard.engine import Tree
+from ingero_mcp.sqlguard.engine import Tree, place_of
 from ingero_mcp.sqlguard.sizes import NOTHING, NUMBER, Value
 from ingero_mcp.views import relations
 
@@ -44,7 +44,7 @@ class _Totals:
     nodes: float = 0
     columns: float = 0
     references: float = 0
-    strained: set[str] = field(default_factory=set)
+    strained: dict[str, int | None] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -107,7 +107,7 @@ def check_growth(tree: Tree) -> list[Reason]:
         for amount, most, what in limits
         if amount > most
     ]
-    return found + [reasons.strained(name) for name in sorted(totals.strained)]
+    return found + [reasons.strained(name, place) for name, place in sorted(totals.strained.items())]
 
 
 def _query(node: Tree, outer: _Scope) -> _Relation:
@@ -297,7 +297,7 @@ def _function(node: Tree, scope: _Scope) -> Value:
         return _costed(_with_lambda(name, [first, *rest], arguments[1], scope), [first, *rest, *spent])
     values = [_value(argument, scope) for argument in arguments]
     if _is_strained(name, values):
-        scope.totals.strained.add(name)
+        scope.totals.strained.setdefault(name, place_of(node))
     return _costed(sizes.RULES.get(name, sizes.joined)(values), values + spent)
 
 

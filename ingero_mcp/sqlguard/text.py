@@ -9,12 +9,27 @@ from ingero_mcp.sqlguard import allowed, reasons
 
 _PLAIN_CONTROLS = frozenset("\t\n\r")
 _SHOWN = 5
+_UNSEEN_MARKS = frozenset("\u034f\u17b4\u17b5\u180b\u180c\u180d\u180f") | frozenset(
+    map(chr, [*range(0xFE00, 0xFE10), *range(0xE0100, 0xE01F0)])
+)
+"""Marks that cannot be seen. The others are part of words in many scripts, and letters to both parsers."""
+_FENCE = "```"
+_LANGUAGES = frozenset({"", "sql", "duckdb"})
+
+
+def unfenced(sql: str) -> str:
+    """`sql` without the fence that Markdown has around code; models write it out of habit."""
+    text = sql.strip()
+    if not (text.startswith(_FENCE) and text.endswith(_FENCE)):
+        return sql
+    language, _, body = text.strip("`").partition("\n")
+    return body if language.strip().lower() in _LANGUAGES and _FENCE not in body else sql
 
 
 def check_text(sql: str) -> list[Reason]:
     """Every reason to refuse `sql` without parsing it."""
     if not sql.strip():
-        return [Reason("empty", "There is no SQL.", reasons.SELECT_ONLY)]
+        return [reasons.empty()]
     found = []
     if len(sql) > allowed.MAX_CHARS:
         message = f"The text has {len(sql)} characters; at most {allowed.MAX_CHARS} are allowed."
@@ -41,14 +56,14 @@ def check_characters(text: str) -> list[Reason]:
 def _is_refused(char: str) -> bool:
     if char.isascii():
         return not char.isprintable() and char not in _PLAIN_CONTROLS
-    return unicodedata.category(char)[0] in "CZM"
+    return unicodedata.category(char)[0] in "CZ" or char in _UNSEEN_MARKS
 
 
 def _invisible_reason(char: str, place: int) -> Reason:
     name = unicodedata.name(char, "control character")
-    hint = "Use an ordinary space between words; in a LIKE pattern write _ for a character that cannot be typed."
-    message = f"Character U+{ord(char):04X} ({name.lower()}) at {place} is not allowed."
-    return Reason("invisible_character", message, hint, place)
+    hint = "Between words write an ordinary space; inside a text put the character in with chr."
+    message = f"Character U+{ord(char):04X} ({name.lower()}) is not allowed."
+    return Reason("invisible_character", message, hint, place, example=f"'a' || chr({ord(char)}) || 'b'")
 
 
 def literal(value: str | int | float) -> str:

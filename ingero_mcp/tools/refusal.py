@@ -5,13 +5,11 @@ Everything is in the text: some clients drop the structured content of an error.
 
 from __future__ import annotations
 
-import re
 from typing import Final
 
 from ingero_mcp.cells import escaped
 from ingero_mcp.errors import ConfigError, GuardError, IngeroError, QueryError, QueryTimeout, StoreBusy
 from ingero_mcp.tools.call import Call
-from ingero_mcp.tools.nearest import listed, nearest
 from ingero_mcp.tools.tool import FleetTool
 from ingero_mcp.views import relations
 
@@ -19,7 +17,6 @@ MOST_CHARS: Final = 6000
 """Longer error texts are clipped by clients; ours end before that."""
 
 _SCHEMA: Final = "columns of every relation: resource fleet://schema"
-_UNKNOWN_COLUMN: Final = re.compile(r'(?:column|name|named)\s+"([^"]+)"', re.IGNORECASE)
 
 
 def refusal(error: IngeroError, tool: FleetTool, call: Call, note: str = "") -> str:
@@ -34,23 +31,15 @@ def refusal(error: IngeroError, tool: FleetTool, call: Call, note: str = "") -> 
 def _hints(error: IngeroError) -> list[str]:
     if isinstance(error, GuardError):
         names = ", ".join(relations())
-        return [f"accepted: one SELECT (CTEs allowed) over {names}, without schema or file names", _SCHEMA]
+        over = "these relations" if names in str(error) else names
+        return [f"accepted: one SELECT (CTEs allowed) over {over}, without schema or file names"]
     if isinstance(error, QueryTimeout):
         return ["the query did start; it was too slow, so asking the same again does not help"]
     if isinstance(error, QueryError):
-        return [*_near_columns(str(error)), _SCHEMA]
+        return [_SCHEMA]
     if isinstance(error, StoreBusy):
         return ["nothing is wrong with the call: send the same again in a few seconds, and fewer at a time"]
     return []
-
-
-def _near_columns(message: str) -> list[str]:
-    missing = _UNKNOWN_COLUMN.search(message)
-    if missing is None:
-        return []
-    columns = dict.fromkeys(column for names in relations().values() for column in names)
-    near = nearest(missing[1], columns)
-    return [f"nearest columns: {listed(near)}"] if near else []
 
 
 def _shown(error: IngeroError, tool: FleetTool) -> dict[str, object]:

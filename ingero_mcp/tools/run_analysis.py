@@ -6,10 +6,11 @@ from typing import Annotated, Final
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from ingero_mcp.errors import GuardError
+from ingero_mcp.errors import GuardError, QueryError
 from ingero_mcp.sqlguard import CheckedQuery, check
 from ingero_mcp.tools.answer import DEFAULT_LIMIT, MAX_LIMIT, Answer, Table
 from ingero_mcp.tools.call import Call
+from ingero_mcp.tools.engine_advice import advice, shortened
 from ingero_mcp.tools.tool import FleetTool
 
 NAME: Final = "fleet.cluster.run_analysis"
@@ -40,7 +41,11 @@ class RunAnalysis(BaseModel):
 def run_analysis(call: Call, given: RunAnalysis) -> Answer:
     """Run the caller's SQL. The answer has no window: what it covers is up to the SQL."""
     query = check(given.sql)
-    rows = call.read(query, given.limit)
+    try:
+        rows = call.read(query, given.limit)
+    except QueryError as error:
+        message = str(error)
+        raise QueryError("\n".join([shortened(message), *advice(message, query.text)])) from error
     notes: list[str] = []
     if not rows.rows:
         notes.append(_about_no_rows(call))

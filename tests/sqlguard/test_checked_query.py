@@ -46,6 +46,40 @@ def test_relations_are_qualified_and_definitions_are_not() -> None:
     assert "main.Events" in sql and "main.nodes AS n" in sql and "main.clusters" in sql
 
 
+@pytest.mark.parametrize("fence", ["```sql\n{}\n```", "```\n{}\n```", "\n``` SQL \n{}```\n", "```duckdb\r\n{}\r\n```"])
+def test_a_fence_of_markdown_is_no_part_of_the_text(fence: str) -> None:
+    query = check(fence.format("SELECT rank\nFROM events"))
+    assert query == check("SELECT rank\nFROM events")
+    assert check(query.text) == query
+
+
+@pytest.mark.parametrize(
+    "text", ["```python\nSELECT 1\n```", "```SELECT 1```", "```sql\nSELECT 1\n``` ```", "```", "``````"]
+)
+def test_what_is_no_fence_around_sql_stays_part_of_the_text(text: str) -> None:
+    with pytest.raises(GuardError):
+        check(text)
+
+
+def test_a_place_counts_from_the_first_line_inside_the_fence() -> None:
+    with pytest.raises(GuardError) as refused:
+        check("```sql\nSELECT * FROM vault\n```")
+    assert refused.value.sql[refused.value.reasons[0].offset :].startswith("vault")
+
+
+def test_a_call_in_method_style_is_the_ordinary_call() -> None:
+    assert check("SELECT e.node_id.upper() FROM events e").sql == check("SELECT upper(e.node_id) FROM events e").sql
+    assert check("SELECT node_id.replace('a', 'b').count() FROM events").sql.count("count(") == 1
+
+
+@pytest.mark.parametrize("text", ["e\u0301", "हिन्दी", "ไทย", "नमस्ते"])
+def test_marks_that_are_part_of_words_are_text_like_any_other(text: str, database: duckdb.DuckDBPyConnection) -> None:
+    query = check(f'SELECT {literal(text)} AS "{text}"')
+    cursor = database.cursor().execute(query.sql)
+    assert cursor.description is not None and cursor.description[0][0] == text
+    assert cursor.fetchall() == [(text,)]
+
+
 def test_threads_get_the_same_verdicts() -> None:
     found: list[str] = []
 
@@ -80,7 +114,7 @@ def test_literal_of_what_is_no_number(database: duckdb.DuckDBPyConnection) -> No
     assert row is not None and math.isnan(row[0])
 
 
-@pytest.mark.parametrize("value", ["a\x00b", "a\u200bb", "\ud800", "e\u0301", "\x1b[31m"])
+@pytest.mark.parametrize("value", ["a\x00b", "a\u200bb", "\ud800", "a\ufe0f", "\x1b[31m"])
 def test_literal_refuses_what_cannot_be_seen(value: str) -> None:
     with pytest.raises(GuardError) as refused:
         literal(value)

@@ -398,3 +398,51 @@ SELECT CAST('5 minutes' AS INTERVAL), x::HUGEINT, typeof(x) FROM (SELECT rank AS
 SELECT coalesce(value_double, value_int, 0), ifnull(rank, -1), nullif(rank, 0), if(rank > 1, 'a', 'b'), greatest(rank, 1), least(rank, 1) FROM events
 
 SELECT abs(-1), ceil(1.2), floor(1.8), round(1.234, 2), sqrt(4), ln(2), log10(100), exp(1), pow(2, 3), mod(7, 3), sign(-2), isnan(1.0::DOUBLE), trunc(1.7), pi(), cbrt(8), hash(rank) IS NOT NULL, md5(node_id) FROM events
+
+-- calls in the style of methods, on a public column
+
+SELECT node_id.upper() AS host, metric_name.replace('nccl', '').lower() AS op, e.node_id.length() AS n FROM events e
+
+SELECT duration_ns.max() AS longest, rank.quantile_cont(0.5) AS r FROM events
+
+SELECT attrs_json.json_extract_string('$.a') AS a FROM events WHERE node_id.starts_with('n')
+
+-- what scripts write with marks: composed letters are not the only ones
+
+SELECT 'entraîneur', 'हिन्दी', 'ไทย' AS "größe"
+
+-- questions about a job
+
+WITH late AS (SELECT coll_seq, arg_max(rank, timestamp_ns) AS last_rank, max(timestamp_ns) - median(timestamp_ns - 1700000000000000000) AS ns FROM events WHERE metric_name = 'ncclAllReduce' GROUP BY coll_seq) SELECT last_rank, count(*) AS times FROM late GROUP BY last_rank ORDER BY times DESC
+
+WITH g AS (SELECT rank, coll_seq, coll_seq - row_number() OVER (PARTITION BY rank ORDER BY coll_seq) AS island FROM (SELECT DISTINCT rank, coll_seq FROM events)) SELECT rank, min(coll_seq), max(coll_seq) FROM g GROUP BY rank, island
+
+WITH m AS (SELECT median(duration_ns) AS med, mad(duration_ns) AS d FROM events) SELECT rank, count(*) FROM events, m WHERE duration_ns > med + 5 * d GROUP BY rank
+
+WITH per AS MATERIALIZED (SELECT node_id, avg(value_double) AS v FROM events GROUP BY node_id) SELECT node_id, round((v - avg(v) OVER ()) / nullif(stddev(v) OVER (), 0), 6) AS z FROM per
+
+SELECT r.i AS rank FROM range(16) AS r(i) LEFT JOIN events e ON e.rank = r.i GROUP BY r.i HAVING count(e.rank) = 0
+
+SELECT a.rank, b.rank, corr(a.duration_ns, b.duration_ns) FROM events a JOIN events b USING (comm_id, coll_seq) WHERE a.rank < b.rank GROUP BY 1, 2
+
+SELECT e.rank, k.metric_name, sum(k.duration_ns) FROM events e JOIN events k ON k.rank = e.rank AND k.timestamp_ns BETWEEN e.timestamp_ns - 500000000 AND e.timestamp_ns WHERE e.metric_name = 'ncclAllReduce' GROUP BY ALL ORDER BY 3 DESC LIMIT 20
+
+PIVOT (SELECT rank, metric_name, duration_ns FROM events) ON metric_name IN ('ncclAllReduce', 'cudaLaunchKernel') USING sum(duration_ns) AS ns, count(*) AS n GROUP BY rank
+
+UNPIVOT (SELECT rank, sum(cpu_ns) AS cpu, sum(blocked_ns) AS blocked FROM events GROUP BY rank) ON cpu, blocked INTO NAME what VALUE ns
+
+SELECT CAST(floor(log10(greatest(duration_ns, 1))) AS INTEGER) AS magnitude, count(*) FROM events GROUP BY magnitude ORDER BY magnitude
+
+SELECT k.key, count(*) FROM events e CROSS JOIN json_each(e.attrs_json) k GROUP BY k.key ORDER BY 2 DESC
+
+SELECT rank, avg(duration_ns) FILTER (WHERE step % 14 = 0) AS every14, avg(duration_ns) FILTER (step % 14 <> 0) AS others FROM events GROUP BY rank
+
+SELECT rank = ALL (ARRAY[1, 2]), rank = ANY ([1, 2]), rank <> ALL (SELECT ranks FROM nodes) FROM events
+
+SELECT * FROM (VALUES ('n0', 'rack a'), ('n1', 'rack b')) AS racks(node_id, rack) JOIN nodes USING (node_id)
+
+SELECT (node_id, rank) IN (('n0', 0), ('n2', 5)), count(DISTINCT (node_id, rank)) FROM events GROUP BY 1
+
+SELECT parse_filename('/srv/train.py'), parse_dirname('/srv/train.py'), map_concat(MAP {'a': 1}, MAP {'b': 2}), try(CAST('x' AS INT))
+
+SELECT unnest([{'a': 1}, {'a': 2}], recursive := true)

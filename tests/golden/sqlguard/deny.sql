@@ -373,7 +373,7 @@ SELECT main.upper('x')
 SELECT system.main.upper('x')
 
 --: qualified_function
-SELECT node_id.upper() FROM events
+SELECT e.upper() FROM events e
 
 --: session_value
 SELECT current_user, session_user
@@ -545,7 +545,7 @@ SELECT 1\u{2060}, 2
 SELECT 'a\u{202E}b'
 
 --: invisible_character
-SELECT 'e\u{301}'
+SELECT 'a\u{FE0F}'
 
 --: invisible_character
 SELECT\u{0C}1
@@ -683,3 +683,187 @@ SELECT count(*) FROM events GROUP BY CUBE (rank, step, pid, tid, bytes, node_id,
 
 --: table_not_allowed function_not_allowed session_value type_not_allowed
 SELECT version(), user, 1::mood FROM vault
+
+-- calls in the style of methods: on a column they are ordinary calls, so the function has to be allowed
+
+--: function_not_allowed
+SELECT node_id.read_text() FROM events
+
+--: function_not_allowed
+SELECT attrs_json.repeat(1000000000), e.rank.sleep_ms() FROM events e
+
+--: function_not_allowed
+SELECT node_id.getvariable(), node_id.current_setting() FROM events
+
+--: function_not_allowed
+SELECT node_id.lpad(1000000000, 'x').rpad(2, 'y') FROM events
+
+--: table_not_allowed
+SELECT node_id.replace((SELECT token FROM vault), 'x') FROM events
+
+--: qualified_function table_function_not_allowed
+FROM attrs_json.read_text('/etc/issue')
+
+--: qualified_function table_function_not_allowed
+SELECT * FROM events.read_text('/etc/issue')
+
+--: qualified_function function_not_allowed
+SELECT owned.upper('x'), memory.main.upper('x'), pg_catalog.version()
+
+-- paths that are put together, and other ways of naming a function
+
+--: table_function_not_allowed
+SELECT * FROM read_text(chr(47) || 'etc' || chr(47) || 'issue')
+
+--: table_function_not_allowed
+SELECT * FROM read_text($$/etc/issue$$)
+
+--: table_function_not_allowed
+SELECT * FROM Read_CSV_Auto ( /* path */ '/etc/issue' -- end
+)
+
+--: qualified_function table_function_not_allowed
+SELECT * FROM system.main.read_text('/etc/issue')
+
+--: table_function_not_allowed
+WITH read_text AS (SELECT 1 AS x) SELECT * FROM read_text('/etc/issue')
+
+--: table_function_not_allowed
+SELECT list_transform(['/etc/issue'], lambda p: (SELECT content FROM read_text(p)))
+
+--: syntax
+SELECT * FROM U&"\0072ead_text"('/etc/issue')
+
+--: table_not_allowed
+UNPIVOT 'x.csv' ON a, b
+
+--: table_not_allowed
+SELECT (FROM 'a.csv' SELECT count(*))
+
+--: construct_not_allowed not_a_select
+SUMMARIZE 'x.csv'
+
+--: table_function_not_allowed
+SELECT * FROM read_csv('http://169.254.169.254/latest/meta-data/iam')
+
+--: not_a_select
+CONNECT 'quack:example.org:9494'
+
+--: table_function_not_allowed
+SELECT * FROM postgres_scan('host=10.0.0.1', 'public', 't')
+
+-- macros and aggregates where a table stands
+
+--: table_function_not_allowed
+FROM count(*)
+
+--: table_function_not_allowed
+FROM unnest(histogram(rank)) x, histogram_values('/etc/passwd', 'a')
+
+--: table_function_not_allowed
+FROM duckdb_logs_parsed('HTTP')
+
+--: table_function_not_allowed
+FROM generate_subscripts([1, 2], 1)
+
+-- writes in other dresses
+
+--: construct_not_allowed
+WITH d AS (TRUNCATE vault) SELECT 1
+
+--: syntax
+SELECT * FROM (DELETE FROM events RETURNING *)
+
+--: not_a_select
+/*! SELECT */ DELETE FROM events
+
+--: not_a_select
+delete/**/from/**/events
+
+--: syntax not_a_select
+EXECUTE IMMEDIATE 'SELECT 1'
+
+--: not_a_select
+UPDATE EXTENSIONS
+
+--: syntax
+DECLARE c CURSOR FOR SELECT 1
+
+--: construct_not_allowed
+FROM (SHOW ALL TABLES)
+
+--: syntax
+SELECT * FROM (EXPLAIN SELECT 1)
+
+--: not_one_statement
+SELECT 1 AS ";" ; TRUNCATE events
+
+-- one text, two readings
+
+--: table_not_allowed
+SELECT /* /* */ 1 */ (FROM vault)
+
+--: table_not_allowed
+SELECT E'\'' FROM vault --'
+
+--: table_not_allowed
+SELECT '\' FROM vault --'
+
+--: syntax
+SELECT 1 # a comment of MySQL
+
+--: table_not_allowed
+SELECT * FROM events NEAREST JOIN vault ON true
+
+--: invisible_character
+SELECT\u{3000}1
+
+--: invisible_character
+SELECT node\u{AD}_id FROM events
+
+--: table_not_allowed
+SELECT * FROM \u{FF45}vents
+
+--: invisible_character
+SELECT 'a' AS "\u{2066}rank\u{2069}"
+
+--: not_a_select
+```sql
+DELETE FROM vault
+```
+
+--: syntax
+```sql
+SELECT 1
+``` ; SELECT 2 ```
+
+-- definitions
+
+--: table_not_allowed
+WITH vault AS (FROM vault), b AS (SELECT 1) FROM b
+
+--: table_not_allowed
+WITH a AS (SELECT (FROM b)), b AS (SELECT 1) FROM a
+
+--: table_not_allowed
+SELECT * FROM (FROM a), (WITH a AS (SELECT 1) FROM a)
+
+--: construct_not_allowed recursive_cte
+WITH RECURSIVE t USING KEY (a) AS (SELECT 1 AS a UNION SELECT a FROM t) FROM t
+
+-- sizes
+
+--: function_not_allowed
+SELECT bar(rank, 0, 10, 100000000), to_base(1, 2, 1000000000), bitstring('1', 2000000000) FROM events
+
+--: function_not_allowed
+SELECT approx_top_k(rank, 1000000000), lttb(rank, rank, 1000000000) FROM events
+
+--: function_not_allowed
+SELECT json_merge_patch_diff(attrs_json, attrs_json), json_normalize(attrs_json) FROM events
+
+--: grows_too_large
+SELECT list_reduce(list(attrs_json), lambda a, b: a || a || b) FROM events
+
+--: series_too_long
+SELECT count(*) FROM range(1000001)
