@@ -127,10 +127,15 @@ def _conclusion(said: dict[str, Any]) -> str:
     named = ", ".join(f"rank {culprit['rank']} on {culprit['node_id']}" for culprit in said["culprits"])
     steps = said.get("affected_steps", {"count": 0, "total": 0})
     period = f", every {said['period_steps']} steps" if "period_steps" in said else ""
+    cost = said.get("cost") or {}
+    lost = f"{cost.get('gpu_hours_per_day', 0):.3g} GPU-hours a day"
+    if "usd_per_day_low" in cost:
+        lost += f", {cost['usd_per_day_low']:.0f} to {cost['usd_per_day_high']:.0f} USD"
     return dedent(
         f"""
         So it is {named or "nobody"}, in {steps["count"]} of {steps["total"]} steps{period}.
-        One call said who, where, since when and by which events; an agent can make it.
+        Cause: {said["cause"]}. Left alone it costs {lost}.
+        One call said who, where, since when and why; an agent can make it.
 
         Next: ingero demo --keep leaves this server running, for an agent of yours.
           Claude Code     claude mcp add --transport http ingero URL-IT-PRINTS

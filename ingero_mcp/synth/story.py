@@ -95,6 +95,8 @@ class Story:
         """Step by step: the events of one host, as its daemon would send them."""
         nodes = [_Node("gpu-node-1", 0), _Node("gpu-node-2", self.truth.offset_ns)]
         now_ns = self._start_ns
+        for node in nodes:
+            yield node.name, [], [self._info(node)]
         for step in range(1, self.truth.steps + 1):
             turns = self._step(step, now_ns)
             for node, share in zip(nodes, (turns[:RANKS_PER_NODE], turns[RANKS_PER_NODE:]), strict=True):
@@ -102,6 +104,15 @@ class Story:
                 spans = [event for event in events if isinstance(event, Span)]
                 yield node.name, spans, [event for event in events if isinstance(event, Point)]
             now_ns = turns[0].done_ns + 700 * US
+
+    def _info(self, node: _Node) -> Point:
+        """What the host has, as its daemon says when it starts."""
+        attributes: dict[str, AttributeValue] = {
+            semconv.GPU_MODEL: "NVIDIA H100 80GB HBM3",
+            semconv.GPU_COUNT: RANKS_PER_NODE,
+            semconv.EVENT_SEQ: node.next_seq(),
+        }
+        return Point(semconv.NODE_INFO, self._start_ns + node.offset_ns, attributes)
 
     def _step(self, step: int, start_ns: int) -> list[_Turn]:
         late = self.truth.culprit_rank if self.truth.is_bad(step) else None

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Annotated, Final
 
-import numpy as np
 from pydantic import BaseModel, ConfigDict, Field
 
 from ingero_mcp.analysis.findings import Finding
@@ -20,7 +19,6 @@ from ingero_mcp.tools.explanation import (
     CulpritGroup,
     CulpritRank,
     Explanation,
-    Lost,
     Other,
     affected_of,
     facts_of,
@@ -31,6 +29,7 @@ from ingero_mcp.tools.explanation import (
 )
 from ingero_mcp.tools.gap import with_cause
 from ingero_mcp.tools.jobs import MAX_JOBS, Job, jobs
+from ingero_mcp.tools.lost import lost
 from ingero_mcp.tools.nearest import listed, nearest, quoted
 from ingero_mcp.tools.plot import plot
 from ingero_mcp.tools.scope import Scope, equal, explain_empty
@@ -109,7 +108,7 @@ def _explained(
         timing_source=evidence.timing,
         clock_bound_ms=clock_bound_ms(diagnosis),
         gaps=gaps(diagnosis),
-        cost=_lost(diagnosis, first),
+        cost=lost(call, job, diagnosis, first),
         enable=list(first.enable),
         other_findings=others,
         next_calls=_next_calls(call, given, window, job, diagnosis),
@@ -153,16 +152,6 @@ def _other(job: Job, one: Finding) -> Other:
 
 def _ms(ns: float | None) -> float | None:
     return None if ns is None else rounded(ns / 1e6)
-
-
-def _lost(diagnosis: Diagnosis, first: Finding) -> Lost | None:
-    evidence = diagnosis.evidence
-    gpus = evidence.world_size or len(np.unique(evidence.calls.rank))
-    if first.lost_ns <= 0 or not gpus:
-        return None
-    hours = first.lost_ns / 3.6e12 * gpus
-    how = "time above peers or above usual, summed over the affected steps, times all GPUs of the job; some may overlap"
-    return Lost(gpu_hours_at_most=float(f"{hours:.4g}"), gpus=gpus, how=how)
 
 
 def _next_calls(call: Call, given: ExplainStall, window: Window, job: Job, diagnosis: Diagnosis) -> list[str]:

@@ -66,11 +66,17 @@ class Fact(BaseModel):
 
 
 class Lost(BaseModel):
-    """What it cost, and how that was worked out."""
+    """What it cost in this window, and would in a day of the same; how that was worked out."""
 
-    gpu_hours_at_most: float
+    gpu_hours: float
+    is_upper_bound: bool
+    share_of_time: float
     gpus: int
     how: str
+    gpu_hours_per_day: float
+    usd_per_day_low: float | None = None
+    usd_per_day_high: float | None = None
+    rate: str | None = None
 
 
 class Other(BaseModel):
@@ -209,6 +215,7 @@ def text_of(said: Explanation) -> str:
         said.summary,
         *_who(said),
         *_when(said),
+        *_cost(said),
         *(_fact(fact) for fact in said.evidence[:5]),
     ]
     context = [
@@ -221,7 +228,7 @@ def text_of(said: Explanation) -> str:
         *([f"job: {said.job_id}"] if said.job_id else []),
     ]
     # The lines of the timeline are escaped where they are made.
-    timeline = [f"timeline: {line}" for line in said.timeline[-6:]]
+    timeline = [f"timeline: {line}" for line in said.timeline[-4:]]
     tail = [f"next: {call}" for call in said.next_calls[:2]]
     return _fitted([*map(escaped, facts), *timeline, *map(escaped, context)], tail) + _plot(said)
 
@@ -273,6 +280,18 @@ def _when(said: Explanation) -> list[str]:
     parts += [f"usual step {said.baseline_step_ms:g} ms"] if said.baseline_step_ms is not None else []
     parts += [f"slowdown {said.slowdown:g}x"] if said.slowdown is not None else []
     return [f"steps: {', '.join(parts)}"] if parts else []
+
+
+def _cost(said: Explanation) -> list[str]:
+    if said.cost is None:
+        return []
+    cost = said.cost
+    most = "at most " if cost.is_upper_bound else ""
+    line = f"cost: {most}{cost.share_of_time:.1%} of the time of {cost.gpus} GPUs, {most}{cost.gpu_hours:.3g} GPU-hours"
+    line += f"; {cost.gpu_hours_per_day:.3g} GPU-hours a day at this rate"
+    if cost.usd_per_day_low is not None:
+        line += f", {cost.usd_per_day_low:.3g} to {cost.usd_per_day_high:.3g} USD ({cost.rate})"
+    return [line]
 
 
 def _fact(fact: Fact) -> str:

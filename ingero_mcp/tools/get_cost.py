@@ -8,11 +8,13 @@ from typing import Annotated, Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from ingero_mcp import semconv
 from ingero_mcp.analysis.rates import Rate, rates_for
 from ingero_mcp.tools.answer import MAX_LIMIT, Answer, Table
 from ingero_mcp.tools.call import Call
 from ingero_mcp.tools.scope import Scope, explain_empty
 from ingero_mcp.tools.tool import FleetTool
+from ingero_mcp.views.view import attribute, whole
 from ingero_mcp.windows import WINDOW_FORMS, iso
 
 NAME: Final = "fleet.cluster.get_cost"
@@ -48,14 +50,12 @@ _PRESENCE: Final = """
            sum(last_ns - first_ns + CASE WHEN before_ns <= {silence} THEN before_ns ELSE 0 END) AS present_ns
     FROM pieces GROUP BY ALL ORDER BY ALL
 """
-_GPUS: Final = """
+_GPUS: Final = f"""
     SELECT cluster_id, node_id, count(DISTINCT gpu_uuid) AS seen,
-           max(TRY_CAST(json_extract_string(attrs_json, '$."ingero.gpu_count"') AS BIGINT))
-             FILTER (WHERE metric_name = 'ingero.node.info') AS declared,
-           max(json_extract_string(attrs_json, '$."ingero.gpu_model"'))
-             FILTER (WHERE metric_name = 'ingero.node.info') AS model,
-           max(json_extract_string(attrs_json, '$."ingero.provider"')) AS provider
-    FROM events WHERE {where} GROUP BY ALL
+           max({whole(semconv.GPU_COUNT)}) FILTER (WHERE metric_name = '{semconv.NODE_INFO}') AS declared,
+           max({attribute(semconv.GPU_MODEL)}) FILTER (WHERE metric_name = '{semconv.NODE_INFO}') AS model,
+           max({attribute(semconv.PROVIDER)}) AS provider
+    FROM events WHERE {{where}} GROUP BY ALL
 """
 
 

@@ -1,0 +1,75 @@
+"""Replay and waste: what the steps would take with the work shared out evenly, and what a finding cost."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Literal
+
+import numpy as np
+import pytest
+
+from ingero_mcp.analysis.calls import Floats
+from ingero_mcp.analysis.evidence import Evidence, Work
+from ingero_mcp.analysis.replay import ideal_steps
+from ingero_mcp.analysis.steps import find_steps
+from ingero_mcp.analysis.verdict import diagnose
+from ingero_mcp.analysis.waste import waste
+from tests.analysis.slow_job import MS, calls, evidence, noise
+
+
+def recorded(work_ms: Floats, timing: Literal["kernel_gpu", "host_sync"] = "kernel_gpu") -> Evidence:
+    """A data parallel job whose computing was recorded too."""
+    made = calls(work_ms, timed=True)
+    begin = made.enter_ns - (work_ms * MS).astype(np.int64).reshape(-1)
+    work = Work(made.rank, made.step, begin, made.enter_ns, np.zeros(len(made), dtype=np.bool_))
+    return replace(evidence(made, timing), work=work)
+
+
+@pytest.mark.parametrize("factor", [1.2, 1.5, 2.0, 4.0])
+def test_with_the_work_shared_out_evenly_a_step_takes_the_mean(factor: float) -> None:
+    work = np.full((30, 4), 100.0)
+    work[:, 2] *= factor
+    ideal = ideal_steps(recorded(work))
+    assert ideal is not None
+    assert np.allclose(ideal.actual_ns, (100 * factor + 2) * MS, rtol=1e-3)
+    assert np.allclose(ideal.ideal_ns, (100 * (3 + factor) / 4 + 2) * MS, rtol=1e-3)
+
+
+def test_a_job_that_is_even_loses_nothing() -> None:
+    ideal = ideal_steps(recorded(np.full((30, 4), 100.0)))
+    assert ideal is not None
+    assert np.allclose(ideal.actual_ns, ideal.ideal_ns, rtol=1e-6)
+
+
+def test_where_computing_was_not_recorded_there_is_nothing_to_replay() -> None:
+    assert ideal_steps(evidence(calls(noise(20, 4), timed=True), "kernel_gpu")) is None
+
+
+@pytest.mark.parametrize("late_ms", [20, 60])
+def test_steps_that_were_late_cost_what_they_took_longer_than_the_usual_one(late_ms: int) -> None:
+    work = noise(120, 8)
+    work[10::12, 3] += late_ms
+    job = evidence(calls(work))
+    (finding,) = diagnose(job).findings
+    found = waste(job, find_steps(job.calls), finding)
+    assert found is not None
+    assert not found.is_bound
+    assert found.lost_ns == pytest.approx(late_ms * MS * len(work[10::12]), rel=0.1)
+
+
+def test_what_is_late_in_every_step_is_told_against_a_replay_or_said_to_be_a_bound() -> None:
+    work = noise(60, 8)
+    work[:, 3] += 50
+    with_work, without = recorded(work), evidence(calls(work))
+    for job, is_bound in ((with_work, False), (without, True)):
+        (finding,) = diagnose(job).findings
+        found = waste(job, find_steps(job.calls), finding)
+        assert found is not None
+        assert found.is_bound == is_bound
+        assert found.lost_ns == pytest.approx(60 * 50 * MS, rel=0.2)
+
+
+def test_a_healthy_job_wastes_nothing() -> None:
+    job = evidence(calls(noise(60, 8)))
+    (finding,) = diagnose(job).findings
+    assert waste(job, find_steps(job.calls), finding) is None
