@@ -9,11 +9,10 @@ import pytest
 
 from ingero_mcp.events import COLUMNS
 from ingero_mcp.views import relations
+from tests.sqlguard.fuzz.bait import keep_private
 
 MARK = "NOT-FOR-READERS"
 """What every private thing in the database holds."""
-
-PRIVATE = ("a", "b", "c", "k", "t")
 
 _NODES = "SELECT 'c0' AS cluster_id, 'n0' AS node_id, 4 AS events, 2 AS ranks, 1 AS first_ns, 9 AS last_ns"
 _CLUSTERS = "SELECT 'c0' AS cluster_id, 2 AS nodes, 8 AS events, 1 AS first_ns, 9 AS last_ns"
@@ -39,10 +38,5 @@ def database() -> Iterator[duckdb.DuckDBPyConnection]:
         for name in relations().keys() - {"events", "nodes", "clusters"}:
             listed = ", ".join(f"NULL::BIGINT AS {column}" for column in relations()[name])
             connection.execute(f"CREATE VIEW {name} AS SELECT {listed}")
-        connection.execute(f"CREATE TABLE vault AS SELECT '{MARK}' AS owner, '{MARK}' AS token")
-        for name in PRIVATE:
-            connection.execute(f"CREATE TABLE {name} AS SELECT '{MARK}' AS x")
-        connection.execute(f"CREATE TYPE mood AS ENUM ('{MARK}')")
-        connection.execute("CREATE MACRO leak() AS (SELECT token FROM vault)")
-        connection.execute("CREATE SCHEMA owned; CREATE MACRO owned.tables() AS TABLE FROM vault")
+        keep_private(connection, MARK)
         yield connection

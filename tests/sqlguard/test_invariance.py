@@ -11,28 +11,10 @@ from hypothesis import strategies as st
 from ingero_mcp.errors import GuardError
 from ingero_mcp.sqlguard import check
 from tests.sqlguard import statements
+from tests.sqlguard.fuzz.layout import PLAIN_GAPS
+from tests.sqlguard.fuzz.splicing import WRAPPINGS
+from tests.sqlguard.fuzz.tokens import is_word, tokens
 
-# Quoted text and comments are kept as they are; words may change their case and gaps their length.
-_TOKENS = re.compile(
-    r"""(?P<kept>'(?:[^']|'')*' | "(?:[^"]|"")*" | \$(\w*)\$.*?\$\2\$ | /\*.*?\*/ | --[^\n]*(?:\n|$) | `[^`]*`)
-      | (?P<gap>\s+) | (?P<word>\w+) | (?P<sign>.)""",
-    re.VERBOSE | re.DOTALL,
-)
-_GAPS = (" ", "\n", "\t ", " /* a gap */ ", " -- a gap\n", "/**/ ", " /* /* nested */ */ ")
-_WRAPPINGS = (
-    "SELECT * FROM ({}) AS q",
-    "WITH q AS ({}) SELECT * FROM q",
-    "WITH q AS MATERIALIZED ({}) SELECT 1",
-    "SELECT ({}) AS v",
-    "SELECT rank FROM events WHERE EXISTS ({})",
-    "SELECT rank FROM events WHERE rank IN ({})",
-    "(SELECT 1) UNION ALL ({})",
-    "SELECT rank, (WITH q AS ({}) SELECT count(*) FROM q) FROM events",
-    "SELECT * FROM events, LATERAL ({}) AS q",
-    "SELECT rank FROM events ORDER BY ({})",
-    "SELECT [v FOR v IN [1] IF EXISTS ({})]",
-    "VALUES (({}))",
-)
 # The layout of these is what is wrong with them.
 _LAYOUT = frozenset({"invisible_character", "syntax", "empty", "parameter"})
 
@@ -52,15 +34,16 @@ def _passes(sql: str) -> bool:
 def laid_out(draw: st.DrawFn, texts: list[str]) -> str:
     """One of the statements with other gaps and other cases."""
     parts = []
-    for token in _TOKENS.finditer(draw(st.sampled_from(texts))):
-        if token["gap"]:
-            parts.append(draw(st.sampled_from(_GAPS)))
-        elif token["word"]:
-            word = token["word"]
-            parts.append(draw(st.sampled_from((word, word.upper(), word.lower()))))
+    for token in tokens(draw(st.sampled_from(texts))):
+        if token.isspace():
+            parts.append(draw(st.sampled_from(PLAIN_GAPS)))
+        elif is_word(token):
+            parts.append(draw(st.sampled_from((token, token.upper(), token.lower()))))
         else:
-            parts.append(token[0])
-    return draw(st.sampled_from(("", *_GAPS))) + "".join(parts) + draw(st.sampled_from(("", ";", "\n", " ; -- end")))
+            parts.append(token)
+    return (
+        draw(st.sampled_from(("", *PLAIN_GAPS))) + "".join(parts) + draw(st.sampled_from(("", ";", "\n", " ; -- end")))
+    )
 
 
 @settings(max_examples=150, deadline=None)
@@ -75,13 +58,13 @@ def test_layout_does_not_make_an_attack_pass(sql: str) -> None:
     assert not _passes(sql)
 
 
-@pytest.mark.parametrize("wrapping", _WRAPPINGS)
+@pytest.mark.parametrize("wrapping", WRAPPINGS)
 def test_wrapping_does_not_make_an_attack_pass(wrapping: str) -> None:
     assert [sql for sql in QUERIES if _passes(wrapping.format(sql))] == []
 
 
 @settings(max_examples=150, deadline=None)
-@given(st.sampled_from(QUERIES), st.lists(st.sampled_from(_WRAPPINGS), min_size=2, max_size=4))
+@given(st.sampled_from(QUERIES), st.lists(st.sampled_from(WRAPPINGS), min_size=2, max_size=4))
 def test_wrapping_many_times_does_not_make_an_attack_pass(sql: str, wrappings: list[str]) -> None:
     for wrapping in wrappings:
         sql = wrapping.format(sql)

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from ingero_mcp.errors import GuardError
 from ingero_mcp.sqlguard import check
-from tests.sqlguard.conftest import MARK, PRIVATE
+from tests.sqlguard.conftest import MARK
+from tests.sqlguard.fuzz.bait import PRIVATE
 
 
 @st.composite
