@@ -25,7 +25,7 @@ def lost(call: Call, job: Job, diagnosis: Diagnosis, finding: Finding) -> Lost |
     """The GPU-hours that all GPUs of the job lost, each counted once; None where that is not known."""
     evidence = diagnosis.evidence
     gpus = evidence.world_size or len(np.unique(evidence.calls.rank))
-    found = waste(evidence, diagnosis.steps, finding) if gpus else None
+    found = waste(evidence, diagnosis.steps, finding, diagnosis.comparison) if gpus else None
     if found is None or found.whole_ns <= 0:
         return None
     share = found.lost_ns / found.whole_ns

@@ -11,9 +11,8 @@ import pytest
 from ingero_mcp.analysis.calls import Floats
 from ingero_mcp.analysis.evidence import Evidence, Work
 from ingero_mcp.analysis.replay import ideal_steps
-from ingero_mcp.analysis.steps import find_steps
 from ingero_mcp.analysis.verdict import diagnose
-from ingero_mcp.analysis.waste import waste
+from ingero_mcp.analysis.waste import Waste, waste
 from tests.analysis.slow_job import MS, calls, evidence, noise
 
 
@@ -23,6 +22,11 @@ def recorded(work_ms: Floats, timing: Literal["kernel_gpu", "host_sync"] = "kern
     begin = made.enter_ns - (work_ms * MS).astype(np.int64).reshape(-1)
     work = Work(made.rank, made.step, begin, made.enter_ns, np.zeros(len(made), dtype=np.bool_))
     return replace(evidence(made, timing), work=work)
+
+
+def wasted(job: Evidence) -> Waste | None:
+    said = diagnose(job)
+    return waste(job, said.steps, said.findings[0], said.comparison)
 
 
 @pytest.mark.parametrize("factor", [1.2, 1.5, 2.0, 4.0])
@@ -50,8 +54,7 @@ def test_steps_that_were_late_cost_what_they_took_longer_than_the_usual_one(late
     work = noise(120, 8)
     work[10::12, 3] += late_ms
     job = evidence(calls(work))
-    (finding,) = diagnose(job).findings
-    found = waste(job, find_steps(job.calls), finding)
+    found = wasted(job)
     assert found is not None
     assert not found.is_bound
     assert found.lost_ns == pytest.approx(late_ms * MS * len(work[10::12]), rel=0.1)
@@ -62,8 +65,7 @@ def test_what_is_late_in_every_step_is_told_against_a_replay_or_said_to_be_a_bou
     work[:, 3] += 50
     with_work, without = recorded(work), evidence(calls(work))
     for job, is_bound in ((with_work, False), (without, True)):
-        (finding,) = diagnose(job).findings
-        found = waste(job, find_steps(job.calls), finding)
+        found = wasted(job)
         assert found is not None
         assert found.is_bound == is_bound
         assert found.lost_ns == pytest.approx(60 * 50 * MS, rel=0.2)
@@ -71,5 +73,4 @@ def test_what_is_late_in_every_step_is_told_against_a_replay_or_said_to_be_a_bou
 
 def test_a_healthy_job_wastes_nothing() -> None:
     job = evidence(calls(noise(60, 8)))
-    (finding,) = diagnose(job).findings
-    assert waste(job, find_steps(job.calls), finding) is None
+    assert wasted(job) is None
