@@ -77,6 +77,8 @@ def _check(node: exp.Expr, rendered: bool) -> Iterator[Reason]:
         yield _unlisted(node)
     elif isinstance(node, exp.GenerateSeries) and not isinstance(node.parent, exp.Table | exp.Lateral):
         yield reasons.function("range" if node.args.get("is_end_exclusive") else "generate_series", _offset(node))
+    if isinstance(node, exp.DataType) and (name := _named_type(node)) and allowed.folded(name) not in allowed.TYPES:
+        yield reasons.unknown_type(name)
     if _is_dynamic_pivot(node):
         yield reasons.dynamic_pivot(_offset(node))
     elif isinstance(node, exp.Table):
@@ -86,6 +88,11 @@ def _check(node: exp.Expr, rendered: bool) -> Iterator[Reason]:
             yield reasons.recursive(_offset(node))
         hiding = (cte for cte in node.expressions if allowed.folded(cte.alias) == allowed.NEVER_SHADOWED)
         yield from (reasons.shadowed(cte.alias, _offset(cte.args["alias"])) for cte in hiding)
+
+
+def _named_type(node: exp.DataType) -> str:
+    """The name of a type that sqlglot does not know, and takes for one that somebody made; "" for its own."""
+    return str(node.args.get("kind") or "") if node.this == exp.DType.USERDEFINED else ""
 
 
 def _is_dynamic_pivot(node: exp.Expr) -> bool:

@@ -35,7 +35,7 @@ _OPINIONS = (Layer.DUCKDB, Layer.SQLGLOT, Layer.RENDERED)
 _ENGINE = "both opinions refuse what is no query, and the rendering cannot write it; the engine is alone without them"
 
 OVERLAPS: tuple[Overlap, ...] = (
-    Overlap(Layer.DUCKDB, (), "none: sqlglot's opinion knows no types of the database", frozenset({Kind.TYPE})),
+    Overlap(Layer.DUCKDB, (Layer.SQLGLOT,), "the two opinions know the same lists", _READS),
     Overlap(Layer.SQLGLOT, (Layer.DUCKDB,), "the two opinions know the same lists", _READS),
     Overlap(
         Layer.TEXT,
