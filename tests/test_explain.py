@@ -21,7 +21,7 @@ from tests.conftest import RunServer
 from tests.importers import flight_recorder_job, kineto_job, optrace_job
 from tests.importers.flight_recorder_job import Dump, dump, entry, write_folder, write_json, write_pickle
 from tests.processes import INGERO, run_ingero
-from tests.tools.explained import Training, put, put_case
+from tests.tools.explained import MS, NOON, Training, put, put_case
 
 Explain = Callable[..., dict[str, Any]]
 
@@ -350,3 +350,34 @@ def test_a_generated_case_through_a_file(tmp_path: Path, explain: Explain) -> No
     with open_store(path) as store:
         put_case(store, case)
     assert ranks(explain(path)) == list(case.truth.culprits)
+
+
+def test_two_files_are_compared_and_two_windows_of_one(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    good, bad = stored(tmp_path / "good.duckdb", Training()), stored(tmp_path / "bad.duckdb", Training(late_ms={2: 40}))
+    assert main(["explain", "--compare", str(good), str(bad), "--json"]) == 0
+    said = json.loads(capsys.readouterr().out)
+    assert {one["id"] for one in said["ranks"]} == {0, 1, 2, 3}
+    assert (said["before"]["verdict"], said["after"]["verdict"]) == ("healthy", "straggler")
+    half = NOON + 10 * 200 * MS
+    windows = [f"{NOON}-{half}", f"{half}-{half + 10**10}"]
+    assert main(["explain", "-d", str(bad), "--compare", *windows]) == 0
+    assert "after: straggler" in capsys.readouterr().out
+
+
+def test_two_windows_of_a_running_server_are_compared(
+    run_server: RunServer, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    database = stored(tmp_path / "events.duckdb", Training(late_ms={2: 40}))
+    half = NOON + 10 * 200 * MS
+    windows = [f"{NOON}-{half}", f"{half}-{half + 10**10}"]
+    with run_server(db_path=str(database)):
+        assert main(["explain", "-d", str(database), "--compare", *windows, "--json"]) == 0
+        said = json.loads(capsys.readouterr().out)
+        assert (said["after"]["verdict"], said["after"]["culprits"]) == ("straggler", [2])
+        assert main(["explain", "-d", str(database), "--compare", "yesterday", windows[1]]) == 1
+    assert "14:30-14:35" in capsys.readouterr().err
+
+
+def test_what_does_not_go_with_compare_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["explain", "--compare", "all", "all", "--window", "5m"]) == 1
+    assert "--compare names two windows" in capsys.readouterr().err

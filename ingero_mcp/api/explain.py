@@ -1,9 +1,10 @@
-"""`POST /api/v1/explain`: what the tool explain_stall answers, for scripts and the command line."""
+"""`POST /api/v1/explain` and `/api/v1/compare`: what explain_stall answers, and two windows side by side."""
 
 from __future__ import annotations
 
 from typing import Any, Final
 
+from pydantic import ValidationError
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
@@ -13,10 +14,12 @@ from ingero_mcp.store import Store
 from ingero_mcp.tools.answer import Finished
 from ingero_mcp.tools.arguments import schema_of, take
 from ingero_mcp.tools.call import Call
+from ingero_mcp.tools.compared import Asked, compared
 from ingero_mcp.tools.explain_stall import TOOL, ExplainStall, explain_stall
 from ingero_mcp.turns import Cancellation, Turns
 
 _EXAMPLE: Final = '{"window": "last 15m"}'
+_COMPARE_EXAMPLE: Final = '{"before": "14:00-14:10", "after": "14:30-14:40"}'
 
 
 def explain_endpoint(store: Store, turns: Turns) -> Any:
@@ -39,3 +42,27 @@ def explain_endpoint(store: Store, turns: Turns) -> Any:
         return await answered(request, answer)
 
     return explain
+
+
+def compare_endpoint(store: Store, turns: Turns) -> Any:
+    """`POST /api/v1/compare`: two windows of `store` in, what changed out."""
+
+    async def compare(request: Request) -> Response:
+        try:
+            asked = Asked.model_validate(await asked_of(request, _COMPARE_EXAMPLE))
+        except ValidationError:
+            names = ", ".join(Asked.model_fields)
+            return failure(400, "bad_request", f"accepted are the texts {names}; for example {_COMPARE_EXAMPLE}")
+        except ValueError as error:
+            return failure(400, "bad_request", str(error))
+
+        async def answer() -> Response:
+            call = Call(store, now_ns, cancellation=Cancellation())
+            said: Finished = await turns.run(
+                client_of(request), call.cancellation, lambda _: compared(call, call, asked)
+            )
+            return JSONResponse({"structured": said.structured, "text": said.text})
+
+        return await answered(request, answer)
+
+    return compare

@@ -16,12 +16,14 @@ from ingero_mcp.cli.opened import ask, interruptible, is_database, opened, path_
 from ingero_mcp.errors import ConfigError, StoreLocked
 from ingero_mcp.importers.imported import Names
 from ingero_mcp.tools.call import Call
+from ingero_mcp.tools.compared import Asked, compared
 from ingero_mcp.tools.explain_stall import ExplainStall, explain_stall
 from ingero_mcp.tools.explanation import complete
 from ingero_mcp.turns import Cancellation
 from ingero_mcp.windows import WINDOW_FORMS
 
 _PATH: Final = "/api/v1/explain"
+_COMPARE_PATH: Final = "/api/v1/compare"
 
 
 def prepare_parser(parser: argparse.ArgumentParser) -> None:
@@ -31,6 +33,12 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
     )
     add_names(parser)
     parser.add_argument("--window", help=f"time range: {WINDOW_FORMS} (default: all)")
+    parser.add_argument(
+        "--compare",
+        nargs=2,
+        metavar=("A", "B"),
+        help="what changed from A to B, per rank and stage: two windows, or two files or folders",
+    )
     parser.add_argument("--job", metavar="NAME", help="only this job (default: the jobs with most events)")
     parser.add_argument("--comm", metavar="ID", help="only collectives of this communicator")
     parser.add_argument("--plot", action="store_true", help="add a plot in text: ranks by steps, how late each was")
@@ -39,6 +47,8 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Ask and print."""
+    if arguments.compare:
+        return _compare(arguments)
     path = None if arguments.db is None else path_of(arguments.db)
     given = ExplainStall(
         window=arguments.window,
@@ -48,9 +58,63 @@ def run(arguments: argparse.Namespace) -> int:
         comm_id=arguments.comm,
         include_plot=arguments.plot,
     )
-    said = _from_local_server(given) if path is None else _from_file(path, names(arguments), given)
+    if path is None:
+        said = _from_local_server(_PATH, given.model_dump(exclude_none=True))
+    else:
+        said = _from_file(path, names(arguments), given)
     print(json.dumps(complete(said["structured"]), allow_nan=False) if arguments.json else said["text"])
     return 0
+
+
+def _compare(arguments: argparse.Namespace) -> int:
+    """Two files, or two windows of one file or of the local server."""
+    if arguments.window or arguments.plot:
+        raise ConfigError("--compare names two windows or files itself; --window and --plot do not go with it")
+    before, after = arguments.compare
+    asked = Asked(before=before, after=after, cluster_id=None, job_id=arguments.job, comm_id=arguments.comm)
+    paths = [path_of(name) for name in (before, after)]
+    if all(path.exists() for path in paths):
+        if arguments.db is not None:
+            raise ConfigError("--compare of two files takes no -d")
+        said = _of_files(paths, names(arguments), asked.model_copy(update={"before": None, "after": None}))
+    elif arguments.db is not None:
+        said = _of_windows(path_of(arguments.db), names(arguments), asked)
+    else:
+        said = _from_local_server(_COMPARE_PATH, asked.model_dump(exclude_none=True))
+    print(json.dumps(said["structured"], allow_nan=False) if arguments.json else said["text"])
+    return 0
+
+
+def _of_files(paths: list[Path], named: Names, asked: Asked) -> dict[str, Any]:
+    before, after = paths
+    cancellation = Cancellation()
+    with opened(before, named, []) as one, opened(after, named, []) as other:
+        calls = [Call(store, None, cancellation=cancellation) for store in (one, other)]
+
+        def work(tell: Any) -> Any:
+            tell(cancellation.cancel)
+            return compared(calls[0], calls[1], asked)
+
+        said = interruptible(work)
+    return {"structured": said.structured, "text": said.text}
+
+
+def _of_windows(path: Path, named: Names, asked: Asked) -> dict[str, Any]:
+    cancellation = Cancellation()
+    try:
+        with opened(path, named, []) as store:
+            call = Call(store, None, cancellation=cancellation)
+
+            def work(tell: Any) -> Any:
+                tell(cancellation.cancel)
+                return compared(call, call, asked)
+
+            said = interruptible(work)
+    except StoreLocked as owned:
+        if not owned.url:
+            raise
+        return _ask(owned.url, owned.token_file, _COMPARE_PATH, asked.model_dump(exclude_none=True))
+    return {"structured": said.structured, "text": said.text}
 
 
 def _from_file(path: Path, named: Names, given: ExplainStall) -> dict[str, Any]:
@@ -67,17 +131,17 @@ def _from_file(path: Path, named: Names, given: ExplainStall) -> dict[str, Any]:
     except StoreLocked as owned:
         if not owned.url:
             raise
-        return _ask(owned.url, owned.token_file, given)
+        return _ask(owned.url, owned.token_file, _PATH, given.model_dump(exclude_none=True))
     structured = said.structured | {"notes": [*said.structured["notes"], *warnings]}
     return {"structured": structured, "text": said.text}
 
 
-def _from_local_server(given: ExplainStall) -> dict[str, Any]:
+def _from_local_server(path: str, asked: dict[str, Any]) -> dict[str, Any]:
     local = run_file.local_server()
     if local is None:
         raise ConfigError("no local server is running; name a file with -d, or start one with ingero serve")
-    return _ask(local.url, local.token_file, given)
+    return _ask(local.url, local.token_file, path, asked)
 
 
-def _ask(url: str, token_file: str, given: ExplainStall) -> dict[str, Any]:
-    return ask(url, token_file, _PATH, given.model_dump(exclude_none=True), {"structured", "text"})
+def _ask(url: str, token_file: str, path: str, asked: dict[str, Any]) -> dict[str, Any]:
+    return ask(url, token_file, path, asked, {"structured", "text"})

@@ -66,12 +66,12 @@ def explain_stall(call: Call, given: ExplainStall) -> Finished:
     found = jobs(call, window, given.cluster_id, given.job_id, given.comm_id, MAX_JOBS + 1) if window else []
     if window is None or not found:
         return finished(_nothing(call, given, window))
-    cases = [(job, _diagnosed(call, job, window, given.comm_id)) for job in found[:MAX_JOBS]]
+    cases = [(job, diagnosed(call, job, window, given.comm_id)) for job in found[:MAX_JOBS]]
     cases.sort(key=lambda case: (_SERIOUS.index(case[1].findings[0].verdict), -case[1].findings[0].lost_ns))
     return finished(_explained(call, given, window, cases, is_all=len(found) <= MAX_JOBS))
 
 
-def _diagnosed(call: Call, job: Job, window: Window, comm_id: str | None) -> Diagnosis:
+def diagnosed(call: Call, job: Job, window: Window, comm_id: str | None) -> Diagnosis:
     """Who, and of the findings that count most also why."""
     diagnosis = diagnose(read_evidence(call, job, window, comm_id))
     first, rest = diagnosis.findings[:_MOST_CAUSES], diagnosis.findings[_MOST_CAUSES:]
