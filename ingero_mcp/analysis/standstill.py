@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Final
 
+from ingero_mcp import semconv
 from ingero_mcp.analysis.absent import (
     but_for_absent,
     empty_recorders,
@@ -75,15 +76,28 @@ def _gpu_stopped(evidence: Evidence, frontier: Frontier, stopped: dict[int, tupl
     )
 
 
+_STOPPED: Final[dict[Cause, str]] = {
+    "early_exit": "the process ended",
+    "host_hang": "the host stopped enqueuing",
+    "unknown": "whether its host, its GPU or its process stopped is not seen in kernels",
+}
+
+
 def _host_silent(evidence: Evidence, frontier: Frontier, silent: list[int]) -> Finding:
     left = {rank: sign for rank, sign in exits(evidence, frontier.last_ns).items() if rank in silent}
     if left:
         # Who left is waited for by everybody; the others that are silent may wait in ways that were not recorded.
         silent = sorted(left)
-    cause: Cause = "early_exit" if left else "host_hang"
-    other: Cause = "host_hang" if cause == "early_exit" else "early_exit"
-    waiting, many = frontier.waiting, len(silent) > len(frontier.waiting)
     empty, lost = empty_recorders(evidence, frontier, silent), _lost(evidence, frontier, silent)
+    # Kernels alone say that none comes any more, and not what does not send any.
+    is_blind = evidence.timing == semconv.KERNEL_GPU and not evidence.entries and not left
+    cause: Cause = "early_exit" if left else "unknown" if is_blind else "host_hang"
+    others: tuple[tuple[Cause, float], ...] = (
+        (("host_hang", 0.4), ("gpu_fault", 0.3), ("early_exit", 0.2))
+        if is_blind
+        else (("host_hang" if left else "early_exit", 0.2), ("unknown", 0.4 if lost else 0.1))
+    )
+    waiting, many = frontier.waiting, len(silent) > len(frontier.waiting)
     statements = [
         Statement(
             f"{who(silent)} {verb(silent, 'is', 'are')} in no collective, while {who(waiting)} "
@@ -100,11 +114,7 @@ def _host_silent(evidence: Evidence, frontier: Frontier, silent: list[int]) -> F
         statements.append(
             Statement("which of these ranks keeps the others from entering cannot be told from counts alone")
         )
-    which = (
-        "which of these cannot be told from counts"
-        if many
-        else ("the process ended" if cause == "early_exit" else "the host stopped enqueuing")
-    )
+    which = "which of these cannot be told from counts" if many else _STOPPED[cause]
     last_ns = [frontier.last_ns[rank] for rank in silent if rank in frontier.last_ns]
     return Finding(
         "hang",
@@ -112,7 +122,7 @@ def _host_silent(evidence: Evidence, frontier: Frontier, silent: list[int]) -> F
         0.4 if lost else 0.5 if many or empty else 0.85,
         tuple(statements),
         culprits=tuple(Culprit(rank) for rank in silent),
-        alternatives=((other, 0.2), ("unknown", 0.4 if lost else 0.1)),
+        alternatives=others,
         waiting_ranks=tuple(sorted(waiting)),
         onset_ns=min(last_ns, default=opened_ns(frontier, waiting)),
         focus_ns=max(last_ns, default=None),

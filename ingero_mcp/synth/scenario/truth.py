@@ -63,7 +63,8 @@ class Truth:
     @property
     def shows_cause(self) -> bool:
         """Whether the view has what tells the cause: what a host did is seen by the probe of the host only."""
-        is_gpu_unseen = (self.view, self.cause) == ("kernel", "gpu_throttle")
+        # A GPU that stops and a host that does look alike in kernels: none comes any more.
+        is_gpu_unseen = self.cause == "gpu_fault" or (self.view, self.cause) == ("kernel", "gpu_throttle")
         return self.view == "probe" or not (self.cause in ON_HOST or is_gpu_unseen)
 
     @property
