@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from itertools import chain
 
-from bench import explain, guard, ingest, queries, windows
+from bench import explain, greedy, guard, ingest, queries, windows
 from bench.figure import Figure
 
 
@@ -14,6 +14,7 @@ def main() -> None:
     sections: tuple[Iterable[Figure], ...] = (
         ingest.figures(),
         queries.figures(),
+        greedy.figures(),
         guard.figures(),
         windows.figures(),
         explain.figures(),

@@ -19,6 +19,7 @@ import yaml
 
 from ingero_mcp.errors import ConfigError
 from ingero_mcp.limits import MIB, StoreLimits
+from ingero_mcp.process_memory import least_bytes
 
 _PREFIX: Final = "INGERO_"
 # Read elsewhere: which settings file, and what the tests of this project understand.
@@ -26,6 +27,7 @@ _OTHER_VARIABLES: Final = frozenset({"INGERO_CONFIG", "INGERO_KEEP_DEMO_DB", "IN
 _TRUE, _FALSE = frozenset({"1", "true", "yes", "on"}), frozenset({"0", "false", "no", "off", ""})
 # What queries and the writer get of the memory this process may use; the rest is for Python, gRPC and results.
 _DUCKDB_SHARE: Final = 0.4
+_PROCESS_SHARE: Final = 0.9
 
 
 def setting(
@@ -63,6 +65,22 @@ class ServeSettings:
     max_message_mib: int = setting(32, "largest OTLP message in MiB", least=1)
     query_timeout_s: float = setting(15.0, "seconds a query may run", least=0.1)
     memory_mib: int = setting(0, "memory of the database in MiB; 0: 40 % of what this process may use", least=0)
+
+    process_memory_mib: int = setting(
+        0, "most MiB this process may allocate; 0: 90 % of what it may use, and never too little to work", least=0
+    )
+
+    def process_memory_bytes(self) -> int:
+        """What the operating system is told to hold this process to."""
+        least = least_bytes(self.limits().memory_bytes)
+        if not self.process_memory_mib:
+            return max(least, int(usable_memory_bytes() * _PROCESS_SHARE))
+        if self.process_memory_mib * MIB < least:
+            raise ConfigError(
+                f"--process-memory-mib is {self.process_memory_mib}; with {self.limits().memory_bytes // MIB} MiB for "
+                f"the database it must be at least {-(-least // MIB)}, or give --memory-mib less"
+            )
+        return self.process_memory_mib * MIB
 
     def limits(self) -> StoreLimits:
         """The bounds of the store, with the memory that the host or its cgroup leaves."""

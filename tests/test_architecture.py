@@ -47,6 +47,7 @@ LAYERS: tuple[frozenset[str], ...] = (
             "http_app",
             "http_server",
             "clock_keeper",
+            "process_memory",
             "server",
             "bridge",
         }

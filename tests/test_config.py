@@ -47,3 +47,11 @@ def test_a_wrong_settings_file_is_explained(home: Path, content: str, words: str
 def test_memory_is_what_this_process_may_use_not_what_the_host_has() -> None:
     assert 0 < ServeSettings().limits().memory_bytes < usable_memory_bytes()
     assert ServeSettings(memory_mib=100).limits().memory_bytes == 100 << 20
+
+
+def test_the_process_gets_more_than_its_database_and_never_too_little_to_work() -> None:
+    small = ServeSettings(memory_mib=100)
+    assert small.process_memory_bytes() > small.limits().memory_bytes + (1 << 30)
+    assert ServeSettings(memory_mib=100, process_memory_mib=4000).process_memory_bytes() == 4000 << 20
+    with pytest.raises(ConfigError, match="--process-memory-mib is 500; with 100 MiB for the database it must be at"):
+        ServeSettings(memory_mib=100, process_memory_mib=500).process_memory_bytes()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import re
 import subprocess
@@ -11,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from ingero_mcp.cli.main import COMMANDS
+from ingero_mcp.config import ServeSettings
 from ingero_mcp.sqlguard import check
 from ingero_mcp.store import Store
 from ingero_mcp.tools import TOOLS
@@ -95,3 +97,10 @@ def test_wrong_usage_is_exit_2_and_leaves_stdout_empty() -> None:
         done = run_ingero(*arguments)
         assert (done.returncode, done.stdout) == (2, "")
         assert done.stderr.startswith("usage:")
+
+
+def test_the_help_of_serve_lists_every_setting() -> None:
+    shown = " ".join(run_ingero("serve", "--help").stdout.split())
+    for field in dataclasses.fields(ServeSettings):
+        assert f" --{field.name.replace('_', '-')}" in shown
+        assert " ".join(field.metadata["doc"].split()) in shown

@@ -6,13 +6,18 @@ import argparse
 import dataclasses
 import json
 import logging
+import os
 import signal
 import sys
+from typing import TYPE_CHECKING
 
 import anyio
 
+from ingero_mcp import process_memory
 from ingero_mcp.config import ServeSettings, serve_settings
-from ingero_mcp.server import Server, Started
+
+if TYPE_CHECKING:
+    from ingero_mcp.server import Started
 
 
 def prepare_parser(parser: argparse.ArgumentParser) -> None:
@@ -33,11 +38,18 @@ def run(arguments: argparse.Namespace) -> int:
     """Serve until told to stop."""
     logging.basicConfig(stream=sys.stderr, level=logging.WARNING, format="ingero: %(message)s")
     flags = {name: value for name, value in vars(arguments).items() if name not in ("command", "json")}
-    anyio.run(_serve, serve_settings(flags), arguments.json)
+    settings = serve_settings(flags)
+    process_memory.give_freed_memory_back()
+    process_memory.bound(settings.process_memory_bytes())
+    anyio.run(_serve, settings, arguments.json)
+    _leave_what_cannot_be_stopped()
     return 0
 
 
 async def _serve(settings: ServeSettings, as_json: bool) -> None:
+    # Only now: it imports DuckDB, which reads once how to handle memory.
+    from ingero_mcp.server import Server
+
     with anyio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
         server = Server(settings)
 
@@ -47,6 +59,16 @@ async def _serve(settings: ServeSettings, as_json: bool) -> None:
                 return
 
         await server.serve(asked_to_stop)
+
+
+def _leave_what_cannot_be_stopped() -> None:
+    from ingero_mcp.store.running import is_any_running
+
+    if is_any_running():
+        # Python would end with an abort when the query comes back. Everything accepted was committed.
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(0)
 
 
 def _announce(started: Started, as_json: bool) -> None:

@@ -24,16 +24,17 @@ _ANSWER: Final = "temp.main.answer"
 _GATHERING: Final = re.compile(
     r"\b(string_agg|group_concat|listagg|list|array_agg|json_group_\w+|histogram|map\w*)\s*\(", re.IGNORECASE
 )
+_LONG: Final = {"VARCHAR": "strlen", "JSON": "strlen", "BLOB": "octet_length"}
 _TOO_LARGE: Final = 4  # times the bytes of an answer, in one row: then cutting is no answer
 
 
-def fetch(cursor: duckdb.DuckDBPyConnection, sql: str, limit: int, most_bytes: int) -> Rows:
-    """At most `limit` rows and `most_bytes` of them."""
+def fetch(cursor: duckdb.DuckDBPyConnection, sql: str, limit: int, most_bytes: int, cell_bytes: int = 4 * MIB) -> Rows:
+    """At most `limit` rows and `most_bytes` of them; a text longer than `cell_bytes` is cut and says so."""
     relation = cursor.sql(sql)
     columns, types = tuple(map(str, relation.columns)), tuple(map(str, relation.types))
     if is_nested(relation.types) or _GATHERING.search(sql):
         return _fetch_measured(cursor, sql, (columns, types), limit, most_bytes)
-    cursor.execute(sql)
+    cursor.execute(_with_short_cells(sql, types, cell_bytes))
     rows: list[tuple[object, ...]] = []
     size = 0
     chunk_rows = _FIRST_CHUNK
@@ -97,6 +98,25 @@ def _fetch_measured(
     if fit < min(limit, len(sizes)):
         return Rows(*described, rows, True, "bytes")
     return Rows(*described, rows, len(sizes) > limit, "rows" if len(sizes) > limit else "")
+
+
+def _with_short_cells(sql: str, types: tuple[str, ...], cell_bytes: int) -> str:
+    """The query with its long texts cut inside the engine, before they become Python values."""
+    if not any(kind in _LONG for kind in types):
+        return sql
+    names = [f"c{place}" for place in range(len(types))]
+    shown = []
+    for name, kind in zip(names, types, strict=True):
+        if kind in _LONG:
+            size = f"{_LONG[kind]}({name})"
+            short = f"left({name}, {cell_bytes // 4}) || '[cut: ' || {size} || ' bytes]'"  # of at most 4 bytes each
+            if kind == "BLOB":
+                short = (
+                    f"error('a value of ' || {size} || ' bytes is too large for a cell; ask for octet_length of it')"
+                )
+            name = f"CASE WHEN {size} > {cell_bytes} THEN {short} ELSE {name} END"
+        shown.append(name)
+    return f"SELECT {', '.join(shown)} FROM ({sql}) AS answer({', '.join(names)})"
 
 
 def _measure(cursor: duckdb.DuckDBPyConnection) -> np.ndarray[tuple[int], np.dtype[np.int64]]:

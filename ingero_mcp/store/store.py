@@ -19,6 +19,7 @@ from ingero_mcp.sqlguard import CheckedQuery
 from ingero_mcp.store.engine import Engine
 from ingero_mcp.store.lock import FileLock
 from ingero_mcp.store.node_clocks import batch_of
+from ingero_mcp.store.places import Places
 from ingero_mcp.store.reader import Reader
 from ingero_mcp.store.schema import CONTEXT
 from ingero_mcp.store.transaction import Key
@@ -39,8 +40,9 @@ class Store:
             if self._lock is not None:
                 opened.callback(self._lock.release)
             opened.callback(self._engine.close)
-            self._reader = Reader(self._engine, limits)
-            self._writer = None if read_only else Writer(self._engine, path, limits)
+            places = Places(limits.concurrent_queries, limits.wait_s)
+            self._reader = Reader(self._engine, places, limits)
+            self._writer = None if read_only else Writer(self._engine, places, path, limits)
             if self._writer is not None:
                 opened.callback(self._writer.close)
             self._opened = opened.pop_all()
