@@ -16,7 +16,9 @@ from ingero_mcp.analysis.steps import Steps
 from ingero_mcp.analysis.words import ranks_text
 
 _CLOCK: Final = "gpu.clock.sm_mhz"
-_THROTTLE: Final = "gpu.throttle."
+THROTTLE: Final = "gpu.throttle."
+"""How the names of flags begin that say why a GPU is slowed down."""
+
 _IDLE: Final = "idle"  # a GPU without work lowers its clock: that is no fault
 _SLOW: Final = 0.9  # of the median clock
 
@@ -30,13 +32,8 @@ def slow_gpu(evidence: Evidence, steps: Steps, slow: Incident | None) -> Finding
         if one.median < _SLOW * usual:
             statement = f"the GPU of rank {{}} runs at {one.median:.0f} MHz, its peers at {usual:.0f}"
             _suspect(suspects, evidence, one, statement, one.median, "MHz")
-    flags = [one for one in evidence.counters if one.metric.startswith(_THROTTLE) and _IDLE not in one.metric]
-    for metric in sorted({one.metric for one in flags}):
-        same = [one for one in flags if one.metric == metric]
-        throttled = [one for one in same if one.median > 0]
-        # What is set on most of them is how these GPUs are run.
-        for one in throttled if len(throttled) <= len(same) / 2 else ():
-            _suspect(suspects, evidence, one, f"{metric} is set on the GPU of rank {{}}", one.median, "")
+    for one in _throttled(evidence):
+        _suspect(suspects, evidence, one, f"{one.metric} is set on the GPU of rank {{}}", one.median, "")
     if not suspects or len(suspects) > len(evidence.places) / 2:
         return None
     ranks = sorted(suspects)
@@ -58,6 +55,23 @@ def slow_gpu(evidence: Evidence, steps: Steps, slow: Incident | None) -> Finding
             "Look at its temperature, power limit and throttle reasons.",
         ),
     )
+
+
+def throttle_of(evidence: Evidence, rank: int) -> str:
+    """What the counters of the rank's GPU say that its peers' do not; "" if nothing."""
+    flag = next((one for one in _throttled(evidence) if rank in _ranks_of(evidence, one)), None)
+    return f"{flag.metric} is set on the GPU of rank {rank}, and on few of its peers'" if flag else ""
+
+
+def _throttled(evidence: Evidence) -> list[Counter]:
+    """The flags that are set, but for those set on most GPUs, which say how these are run; by their names."""
+    flags = [one for one in evidence.counters if one.metric.startswith(THROTTLE) and _IDLE not in one.metric]
+    found = []
+    for metric in sorted({one.metric for one in flags}):
+        same = [one for one in flags if one.metric == metric]
+        throttled = [one for one in same if one.median > 0]
+        found += throttled if len(throttled) <= len(same) / 2 else []
+    return found
 
 
 def _suspect(

@@ -13,9 +13,7 @@ import numpy as np
 from ingero_mcp.analysis.calls import Floats
 from ingero_mcp.analysis.evidence import Matrix
 from ingero_mcp.analysis.robust import spread
-from ingero_mcp.analysis.roles import find_roles
 from ingero_mcp.analysis.verdict import Diagnosis
-from ingero_mcp.analysis.work import own_work
 
 _BEYOND: Final = 4.0  # standard errors from which a change is none of chance
 _MATERIAL: Final = 0.005  # of a step
@@ -57,14 +55,15 @@ class Difference:
 
 def difference(before: Diagnosis, after: Diagnosis) -> Difference:
     """What changed from one recording to another."""
-    one, other = _matrix(before), _matrix(after)
+    # Not the comparisons that told who is late: each is of what was measured best there.
+    one, other = before.own_work, after.own_work
     steps = _mean_step(before), _mean_step(after)
     if one is None or other is None or one.measures != other.measures:
         return Difference(*steps, "", (), (), (), ())
     known, now = set(one.ranks.tolist()), set(other.ranks.tolist())
     least = _MATERIAL * min(step for step in steps if np.isfinite(step)) if np.isfinite(steps).any() else 0.0
     ranks = [_change(rank, _of(one, (rank,)), _of(other, (rank,)), least) for rank in sorted(known & now)]
-    roles = find_roles(before.evidence)
+    roles = before.roles
     stages = [
         _change(role, _of(one, roles.ranks(role)), _of(other, roles.ranks(role)), least)
         for role in (roles.all if len(roles.all) > 1 else ())
@@ -78,11 +77,6 @@ def difference(before: Diagnosis, after: Diagnosis) -> Difference:
         tuple(sorted(known - now)),
         tuple(sorted(now - known)),
     )
-
-
-def _matrix(diagnosis: Diagnosis) -> Matrix | None:
-    # Not the comparison that told who is late: that is of what was measured best, and may be another in each.
-    return own_work(diagnosis.evidence, diagnosis.steps, find_roles(diagnosis.evidence))
 
 
 def _mean_step(diagnosis: Diagnosis) -> float:

@@ -31,8 +31,10 @@ def recurring(excess: Floats, beyond: Bools, row: int, total: float) -> Incident
     # Rows that are late in the same steps may have the same cause (a host): they do not say what is usual.
     elsewhere = np.setdiff1d(np.flatnonzero(beyond.any(axis=1)), steps)
     others = np.delete(np.where(beyond[elsewhere], excess[elsewhere], 0.0), row, axis=1)
-    counts = _counts(len(by_size))
-    chances = [_chance(excess, others, row, by_size, count) for count in counts]
+    counts, highest = _counts(len(by_size)), np.nan_to_num(np.fmax.reduce(excess, axis=1))
+    chances = [
+        _chance(others, np.sort(by_size[:count]), float(excess[by_size[count - 1], row]), highest) for count in counts
+    ]
     # The counts are parts of each other, so that trying one more is worth less than a new try.
     chance = min(chances) * excess.shape[1] * (1 + log(len(counts)))
     if chance > _CHANCE:
@@ -50,19 +52,20 @@ def _counts(all_of_them: int) -> list[int]:
     return sorted({*few, *(count for count in eighths if count >= _RECURS)})
 
 
-def _chance(excess: Floats, others: Floats, row: int, by_size: Int64s, count: int) -> float:
-    """How likely a row has so many of its largest steps by chance, of all of such a size that were seen in any row."""
-    steps, size = np.sort(by_size[:count]), float(excess[by_size[count - 1], row])
+def _chance(others: Floats, steps: Int64s, size: float, highest: Floats) -> float:
+    """How likely a row has these of its largest steps by chance, of all of at least that size that any row has.
+
+    `others` are such values of the other rows, `highest` is the largest value of every step.
+    """
     alike = np.sort((others >= 0.8 * size).sum(axis=0))
     if len(alike) > 2:
         alike = alike[:-1]  # one of the others may be at fault as well
     usual = float(alike.mean()) if len(alike) else 0.0
     # Each falls on any of the rows; it happens to some rows more often than to others.
     share = (1 + (float(alike.std()) / usual if usual else 0.0)) / (len(alike) + 1)
-    here = _at_least(count, count + int(alike.sum()), min(share, 0.9))
-    rest = np.delete(excess, steps, axis=0)
-    next_largest = float(np.nanmax(rest, initial=0.0))
-    return here * _chance_of_period(steps, len(excess)) * _chance_of_size(count, size, next_largest)
+    here = _at_least(len(steps), len(steps) + int(alike.sum()), min(share, 0.9))
+    next_largest = float(np.delete(highest, steps).max(initial=0.0))
+    return here * _chance_of_period(steps, len(highest)) * _chance_of_size(len(steps), size, next_largest)
 
 
 def _chance_of_size(count: int, size: float, next_largest: float) -> float:

@@ -35,12 +35,17 @@ _COSTLY: Final = 0.003  # of the whole time, that slow transfers must have cost
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Diagnosis:
-    """What the analysis says of one job: `findings`, the most important first, never empty, and what they rest on."""
+    """What the analysis says of one job: `findings`, the most important first, never empty, and what they rest on.
+
+    `comparison` is the one that told who is late, else that of `own_work`.
+    """
 
     evidence: Evidence
     findings: tuple[Finding, ...]
     steps: Steps
     clocks: ClockFit
+    roles: Roles
+    own_work: Matrix | None
     comparison: Comparison | None
 
 
@@ -90,7 +95,7 @@ def diagnose(evidence: Evidence) -> Diagnosis:
     found = _notable(sorted(found, key=lambda one: _importance(one, whole_ns))) or healthy(
         evidence, steps, comparison, clocks
     )
-    return Diagnosis(evidence, found, steps, clocks, late[0].comparison if late else comparison)
+    return Diagnosis(evidence, found, steps, clocks, roles, matrix, late[0].comparison if late else comparison)
 
 
 def _notable(found: list[Finding]) -> tuple[Finding, ...]:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
 
@@ -15,6 +16,8 @@ from ingero_mcp.cli.import_file import add_names, names
 from ingero_mcp.cli.opened import ask, interruptible, is_database, opened, path_of
 from ingero_mcp.errors import ConfigError, StoreLocked
 from ingero_mcp.importers.imported import Names
+from ingero_mcp.store import Store
+from ingero_mcp.tools.answer import Finished
 from ingero_mcp.tools.call import Call
 from ingero_mcp.tools.compared import Asked, compared
 from ingero_mcp.tools.explain_stall import ExplainStall, explain_stall
@@ -87,53 +90,55 @@ def _compare(arguments: argparse.Namespace) -> int:
 
 def _of_files(paths: list[Path], named: Names, asked: Asked) -> dict[str, Any]:
     before, after = paths
-    cancellation = Cancellation()
     with opened(before, named, []) as one, opened(after, named, []) as other:
-        calls = [Call(store, None, cancellation=cancellation) for store in (one, other)]
-
-        def work(tell: Any) -> Any:
-            tell(cancellation.cancel)
-            return compared(calls[0], calls[1], asked)
-
-        said = interruptible(work)
-    return {"structured": said.structured, "text": said.text}
+        return _shown(_answered(lambda cancelled: compared(_call(one, cancelled), _call(other, cancelled), asked)))
 
 
 def _of_windows(path: Path, named: Names, asked: Asked) -> dict[str, Any]:
-    cancellation = Cancellation()
     try:
         with opened(path, named, []) as store:
-            call = Call(store, None, cancellation=cancellation)
-
-            def work(tell: Any) -> Any:
-                tell(cancellation.cancel)
-                return compared(call, call, asked)
-
-            said = interruptible(work)
+            return _shown(
+                _answered(lambda cancelled: compared(_call(store, cancelled), _call(store, cancelled), asked))
+            )
     except StoreLocked as owned:
-        if not owned.url:
-            raise
-        return _ask(owned.url, owned.token_file, _COMPARE_PATH, asked.model_dump(exclude_none=True))
-    return {"structured": said.structured, "text": said.text}
+        return _of_owner(owned, _COMPARE_PATH, asked.model_dump(exclude_none=True))
 
 
 def _from_file(path: Path, named: Names, given: ExplainStall) -> dict[str, Any]:
-    cancellation = Cancellation()
     warnings: list[str] = []
     try:
         with opened(path, named, warnings) as store:
-
-            def work(tell: Any) -> Any:
-                tell(cancellation.cancel)
-                return explain_stall(Call(store, None, cancellation=cancellation), given)
-
-            said = interruptible(work)
+            said = _shown(_answered(lambda cancelled: explain_stall(_call(store, cancelled), given)))
     except StoreLocked as owned:
-        if not owned.url:
-            raise
-        return _ask(owned.url, owned.token_file, _PATH, given.model_dump(exclude_none=True))
-    structured = said.structured | {"notes": [*said.structured["notes"], *warnings]}
-    return {"structured": structured, "text": said.text}
+        return _of_owner(owned, _PATH, given.model_dump(exclude_none=True))
+    structured = said["structured"] | {"notes": [*said["structured"]["notes"], *warnings]}
+    return said | {"structured": structured}
+
+
+def _answered(answer: Callable[[Cancellation], Finished]) -> Finished:
+    """The answer, which Ctrl-C ends."""
+    cancellation = Cancellation()
+
+    def work(tell: Callable[[Callable[[], None]], None]) -> Finished:
+        tell(cancellation.cancel)
+        return answer(cancellation)
+
+    return interruptible(work)
+
+
+def _call(store: Store, cancellation: Cancellation) -> Call:
+    return Call(store, None, cancellation=cancellation)
+
+
+def _shown(said: Finished) -> dict[str, Any]:
+    return {"structured": said.structured, "text": said.text}
+
+
+def _of_owner(owned: StoreLocked, path: str, asked: dict[str, Any]) -> dict[str, Any]:
+    """What the server that owns the file answers."""
+    if not owned.url:
+        raise owned
+    return _ask(owned.url, owned.token_file, path, asked)
 
 
 def _from_local_server(path: str, asked: dict[str, Any]) -> dict[str, Any]:

@@ -28,7 +28,7 @@ _LONG: Final = {"VARCHAR": "strlen", "JSON": "strlen", "BLOB": "octet_length"}
 _TOO_LARGE: Final = 4  # times the bytes of an answer, in one row: then cutting is no answer
 
 
-def fetch(cursor: duckdb.DuckDBPyConnection, sql: str, limit: int, most_bytes: int, cell_bytes: int = 4 * MIB) -> Rows:
+def fetch(cursor: duckdb.DuckDBPyConnection, sql: str, limit: int, most_bytes: int, cell_bytes: int) -> Rows:
     """At most `limit` rows and `most_bytes` of them; a text longer than `cell_bytes` is cut and says so."""
     relation = cursor.sql(sql)
     columns, types = tuple(map(str, relation.columns)), tuple(map(str, relation.types))

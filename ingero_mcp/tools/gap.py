@@ -10,17 +10,17 @@ import numpy as np
 from ingero_mcp import semconv
 from ingero_mcp.analysis.calls import Bools, Int64s
 from ingero_mcp.analysis.causes import Explained, explain
+from ingero_mcp.analysis.counters import throttle_of
 from ingero_mcp.analysis.distinct import distinct
 from ingero_mcp.analysis.evidence import Evidence
 from ingero_mcp.analysis.findings import Cause, Finding
 from ingero_mcp.analysis.gap import Activity, Gap, Parts, Pattern, Span
-from ingero_mcp.analysis.roles import find_roles
 from ingero_mcp.analysis.signs import NAMES
 from ingero_mcp.analysis.verdict import Diagnosis
 from ingero_mcp.analysis.work import COMPUTING
 from ingero_mcp.tools.call import Call
 from ingero_mcp.tools.jobs import Job
-from ingero_mcp.tools.scope import as_sql, equal
+from ingero_mcp.tools.scope import as_sql
 from ingero_mcp.views.view import attribute
 from ingero_mcp.windows import Window
 
@@ -30,7 +30,6 @@ _LONG_NS: Final = 60_000_000_000  # an event that began before a step may reach 
 _MOST_ACTIVITIES: Final = 200
 _STEADY: Final = 0.9
 _ONCE: Final = 0.25  # of the steps
-_THROTTLE: Final = "gpu.throttle."
 _ALTERNATIVES: Final = 3
 
 
@@ -68,7 +67,7 @@ def _read(call: Call, job: Job, diagnosis: Diagnosis, finding: Finding) -> Gap:
         parts=_parts(call, job, diagnosis.evidence, spans),
         activities=_activities(call, job, diagnosis.evidence, spans),
         pattern=_pattern(diagnosis, finding),
-        throttle=_throttle(diagnosis, rank),
+        throttle=throttle_of(diagnosis.evidence, rank),
     )
 
 
@@ -98,8 +97,7 @@ def _late_steps(diagnosis: Diagnosis, finding: Finding, rank: int) -> Int64s:
 
 def _peers(diagnosis: Diagnosis, rank: int) -> list[int]:
     """Ranks to compare with: those that do the same work, on other hosts first."""
-    evidence = diagnosis.evidence
-    roles = find_roles(evidence)
+    evidence, roles = diagnosis.evidence, diagnosis.roles
     same = [one for one in roles.ranks(roles.of_rank.get(rank, -1)) if one != rank]
     return sorted(same, key=lambda one: evidence.hosts.get(one) == evidence.hosts.get(rank))
 
@@ -176,9 +174,8 @@ def _activities(call: Call, job: Job, evidence: Evidence, spans: tuple[Span, ...
 
 def _of_ranks_and_hosts(job: Job, window: Window) -> str:
     """The events of the job, and those of no rank in its cluster, which may belong to no job."""
-    cluster = "cluster_id IS NULL" if job.cluster_id is None else equal("cluster_id", job.cluster_id)
     span = f"timestamp_ns >= {window.start_ns} AND timestamp_ns < {window.end_ns}"
-    return f"{cluster} AND {span} AND (rank IS NULL OR ({job.where(None)}))"
+    return f"{job.in_cluster} AND {span} AND (rank IS NULL OR ({job.where(None)}))"
 
 
 def _beside(rows: list[tuple[Any, ...]], late: int, usual: int) -> tuple[Activity, ...]:
@@ -228,16 +225,3 @@ def _pattern(diagnosis: Diagnosis, finding: Finding) -> Pattern:
         is_rank_zero=ranks == {0},
         is_gpu=comparison is not None and comparison.matrix.measures == COMPUTING,
     )
-
-
-def _throttle(diagnosis: Diagnosis, rank: int) -> str:
-    """What the counters of the rank's GPU say that its peers' do not."""
-    evidence = diagnosis.evidence
-    gpu = evidence.places[rank].gpu_uuid if rank in evidence.places else None
-    flags = [one for one in evidence.counters if one.metric.startswith(_THROTTLE) and "idle" not in one.metric]
-    for flag in flags:
-        same = [one for one in flags if one.metric == flag.metric]
-        is_mine = flag.rank == rank or (flag.rank is None and gpu is not None and flag.gpu_uuid == gpu)
-        if is_mine and flag.median > 0 and sum(one.median > 0 for one in same) <= len(same) / 2:
-            return f"{flag.metric} is set on the GPU of rank {rank}, and on few of its peers'"
-    return ""

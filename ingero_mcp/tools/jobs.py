@@ -24,12 +24,14 @@ class Job:
     job_id: str | None
     events: int
 
+    @property
+    def in_cluster(self) -> str:
+        """The condition that events are of its cluster, whatever job they belong to, as SQL."""
+        return "cluster_id IS NULL" if self.cluster_id is None else equal("cluster_id", self.cluster_id)
+
     def where(self, window: Window | None) -> str:
         """The condition on events as SQL."""
-        terms = [
-            f"{name} IS NULL" if value is None else equal(name, value)
-            for name, value in (("cluster_id", self.cluster_id), ("job_id", self.job_id))
-        ]
+        terms = [self.in_cluster, "job_id IS NULL" if self.job_id is None else equal("job_id", self.job_id)]
         if window is not None:
             terms.append(f"timestamp_ns >= {window.start_ns} AND timestamp_ns < {window.end_ns}")
         return " AND ".join(terms)

@@ -14,7 +14,6 @@ from ingero_mcp.analysis.waste import waste
 from ingero_mcp.tools.call import Call
 from ingero_mcp.tools.explanation import Lost, rounded
 from ingero_mcp.tools.jobs import Job
-from ingero_mcp.tools.scope import equal
 from ingero_mcp.views.view import attribute
 
 _HOUR_NS: Final = 3.6e12
@@ -47,10 +46,9 @@ def lost(call: Call, job: Job, diagnosis: Diagnosis, finding: Finding) -> Lost |
 
 def _gpu(call: Call, job: Job) -> tuple[str, str]:
     """The model and the provider that the nodes of the job's cluster reported; empty if none did."""
-    cluster = "cluster_id IS NULL" if job.cluster_id is None else equal("cluster_id", job.cluster_id)
     model, provider = call.read(
         f"SELECT max({attribute(semconv.GPU_MODEL)}) AS model, max({attribute(semconv.PROVIDER)}) AS provider "
-        f"FROM events WHERE {cluster} AND metric_name = '{semconv.NODE_INFO}'",
+        f"FROM events WHERE {job.in_cluster} AND metric_name = '{semconv.NODE_INFO}'",
         1,
     ).rows[0]
     return str(model or ""), str(provider or "")

@@ -6,6 +6,7 @@ import json
 from typing import Any, Final
 
 from ingero_mcp import semconv
+from ingero_mcp.analysis.counters import THROTTLE
 from ingero_mcp.analysis.evidence import Communicator, Counter, Dump, Entry, Gap, Progress, Sign
 from ingero_mcp.analysis.frontier import COMPLETED
 from ingero_mcp.analysis.retransmits import NAMES as RETRANSMITS
@@ -18,7 +19,6 @@ from ingero_mcp.windows import Window
 _MAX_BYTES: Final = 200 << 20
 _SIGNS: Final = (semconv.PROCESS_EXIT, "gpu.xid", "oom.kill", "clock.step")
 _COUNTERS: Final = ("gpu.clock.sm_mhz", "gpu.power.draw_w")
-_THROTTLE: Final = "gpu.throttle."
 _PARTS: Final = 4000
 _MOST_SIGNS: Final = 20_000
 _MOST_OPEN: Final = 20_000
@@ -160,7 +160,7 @@ def counters(call: Call, job: Job, window: Window) -> tuple[Counter, ...]:
         call,
         "SELECT metric_name, rank, coalesce(node_id, 'unknown') AS node, gpu_uuid, median(value_double) AS median, "
         f"count(*) AS samples FROM events WHERE {_of_job_or_host(job, window)} "
-        f"AND (metric_name IN ({names}) OR starts_with(metric_name, '{_THROTTLE}')) "
+        f"AND (metric_name IN ({names}) OR starts_with(metric_name, '{THROTTLE}')) "
         "AND isfinite(value_double) GROUP BY metric_name, rank, node_id, gpu_uuid",
     )
     return tuple(Counter(name, _rank(rank), *rest) for name, rank, *rest in rows)
@@ -180,6 +180,5 @@ def gaps(call: Call, job: Job, window: Window) -> tuple[Gap, ...]:
 
 def _of_job_or_host(job: Job, window: Window) -> str:
     # What a node says about itself (a GPU's clock, a fault) belongs to no job.
-    cluster = "cluster_id IS NULL" if job.cluster_id is None else equal("cluster_id", job.cluster_id)
     mine = "job_id IS NULL" if job.job_id is None else f"(job_id IS NULL OR {equal('job_id', job.job_id)})"
-    return f"{cluster} AND {mine} AND timestamp_ns >= {window.start_ns} AND timestamp_ns < {window.end_ns}"
+    return f"{job.in_cluster} AND {mine} AND timestamp_ns >= {window.start_ns} AND timestamp_ns < {window.end_ns}"

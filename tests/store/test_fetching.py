@@ -54,7 +54,7 @@ def test_values_are_those_of_the_engine_in_whatever_they_are_nested(value: str) 
         expected = connection.execute(sql)
         described = [(str(name), str(kind)) for name, kind, *_ in expected.description or ()]
         plain = expected.fetchall()
-        rows = fetch(connection, sql, 10, MOST)
+        rows = fetch(connection, sql, 10, MOST, MOST)
     assert repr(rows.rows) == repr(plain)
     assert list(zip(rows.columns, rows.types, strict=True)) == described
     assert not rows.truncated
@@ -62,13 +62,13 @@ def test_values_are_those_of_the_engine_in_whatever_they_are_nested(value: str) 
 
 def test_rows_of_nested_values_are_capped_like_others(cursor: duckdb.DuckDBPyConnection) -> None:
     sql = "SELECT [i, i] AS pair FROM range(500) AS t(i)"
-    by_rows = fetch(cursor, sql, 7, MOST)
+    by_rows = fetch(cursor, sql, 7, MOST, MOST)
     assert (by_rows.rows[-1], len(by_rows.rows), by_rows.truncated_by) == (([6, 6],), 7, "rows")
     cursor.execute("DROP TABLE temp.main.answer")
-    by_bytes = fetch(cursor, sql, 400, 240)
+    by_bytes = fetch(cursor, sql, 400, 240, MOST)
     assert (len(by_bytes.rows), by_bytes.truncated_by) == (10, "bytes")
     cursor.execute("DROP TABLE temp.main.answer")
-    assert not fetch(cursor, f"{sql} WHERE i < 7", 7, MOST).truncated
+    assert not fetch(cursor, f"{sql} WHERE i < 7", 7, MOST, MOST).truncated
 
 
 @pytest.mark.parametrize(
