@@ -28,7 +28,9 @@ class Shown:
 class Kind:
     """What rows of one `metric_name` record, and the view that shows them.
 
-    `on_the_wire` kinds may also be among the events. Rows that agree in the columns of `one_per` are shown as one.
+    `on_the_wire` kinds may also be among the events. Rows that agree in the columns of `one_per` are shown as one. Of rows
+    that say when they were `updated` (a fact), the latest of each `causal_chain_id` and start is shown: a record that is
+    written anew, not changed.
     """
 
     metric_name: str
@@ -38,6 +40,7 @@ class Kind:
     shown: tuple[Shown, ...]
     on_the_wire: bool = False
     one_per: tuple[str, ...] = ()
+    updated: str = ""
 
     def key(self, fact: str) -> str:
         """The attribute that holds a fact: `ingero.chain.severity`."""
@@ -64,4 +67,10 @@ def view_of(kind: Kind) -> View:
     sql = f"SELECT {', '.join(_column(kind, shown) for shown in kind.shown)} FROM ({rows})"
     if kind.one_per:
         sql += f" GROUP BY {', '.join(kind.one_per)}"
+    if kind.updated:
+        at = f"TRY_CAST({attribute(kind.key(kind.updated))} AS BIGINT)"
+        sql += (
+            f" QUALIFY {at} IS NULL OR row_number() OVER (PARTITION BY cluster_id, node_id, causal_chain_id, "
+            f"timestamp_ns ORDER BY {at} DESC) = 1"
+        )
     return View(kind.view, kind.doc, tuple((shown.name, shown.doc) for shown in kind.shown), sql)

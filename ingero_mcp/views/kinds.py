@@ -19,11 +19,28 @@ CHAIN: Final = Kind(
     "causal_chain",
     "ingero.chain.",
     "chains",
-    "one row per causal chain that a node detected: what was slow, and what happened beside it",
+    "one row per causal chain: what was slow or stuck, and why, as a node's agent detected it or this server's watch "
+    "(kind stall: a job)",
     (
         *_PLACE,
         Shown("chain_id", "chain; an Ingero agent writes node:descriptor", sql="causal_chain_id"),
-        Shown("detected_ns", "when it was detected, Unix ns", sql="timestamp_ns"),
+        Shown(
+            "kind",
+            "stall, tail_latency, throughput_drop, oom, tcp_retransmit, pod_restart, pod_eviction, noisy_neighbour or "
+            "cuda_graph; NULL where an Ingero agent did not say",
+        ),
+        Shown(
+            "detected_ns",
+            "when it was detected, Unix ns",
+            sql=f"coalesce(TRY_CAST({attribute('ingero.chain.detected_ns')} AS BIGINT), timestamp_ns)",
+        ),
+        Shown(
+            "start_ns",
+            "when it began, Unix ns; NULL where that was not recorded",
+            "BIGINT",
+            sql=f"CASE WHEN {attribute('ingero.chain.detected_ns')} IS NOT NULL THEN timestamp_ns END",
+        ),
+        Shown("end_ns", "when it ended, Unix ns; NULL while it goes on, or where that was not recorded", "BIGINT"),
         Shown("severity", "HIGH, MEDIUM or LOW"),
         Shown(
             "summary",
@@ -39,8 +56,14 @@ CHAIN: Final = Kind(
         Shown("tail_ratio", "the first divided by the second", "DOUBLE"),
         Shown("timeline", "JSON array of {layer, op, detail, dur_us}"),
         _RANKS[0],
+        Shown("job_id", "the job, where it is about one", sql="job_id"),
+        Shown("cause", "of a stall: a cause as explain_stall names them"),
+        Shown("confidence", "of a stall: 0 to 1", "DOUBLE"),
+        Shown("evidence", "JSON array of {statement, value, unit, event_ids}"),
+        Shown("updated_ns", "when this server last wrote it, Unix ns; NULL for one that it did not write", "BIGINT"),
     ),
     on_the_wire=True,
+    updated="updated_ns",
 )
 STACK: Final = Kind(
     "stack",
