@@ -28,9 +28,9 @@ class Shown:
 class Kind:
     """What rows of one `metric_name` record, and the view that shows them.
 
-    `on_the_wire` kinds may also be among the events. Rows that agree in the columns of `one_per` are shown as one. Of rows
-    that say when they were `updated` (a fact), the latest of each `causal_chain_id` and start is shown: a record that is
-    written anew, not changed.
+    `on_the_wire` kinds may also be among the events. Rows that agree in the columns of `one_per` are shown as one. Of
+    rows that say when they were `updated` (a fact), the latest of each `causal_chain_id` and start is shown: a record
+    that is written anew, not changed.
     """
 
     metric_name: str
