@@ -66,6 +66,12 @@ class ServeSettings:
     query_timeout_s: float = setting(15.0, "seconds a query may run", least=0.1)
     memory_mib: int = setting(0, "memory of the database in MiB; 0: 40 % of what this process may use", least=0)
 
+    watch_every_s: float = setting(5.0, "seconds between looks at the jobs that run; 0: no watch", least=0)
+    webhook_url: str = setting("", "address that is told of stalls; as INGERO_WEBHOOK_URL it is not seen by others")
+    webhook_format: str = setting("json", "what the webhook is sent", choices=("json", "alertmanager", "slack"))
+    webhook_severity: str = setting("MEDIUM", "least severity that it is told of", choices=("LOW", "MEDIUM", "HIGH"))
+    webhook_token_file: str = setting("", "file that holds the token to send to the webhook")
+
     process_memory_mib: int = setting(
         0, "most MiB this process may allocate; 0: 90 % of what it may use, and never too little to work", least=0
     )

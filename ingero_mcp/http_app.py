@@ -20,11 +20,13 @@ from starlette.types import Receive, Scope, Send
 
 from ingero_mcp import __version__
 from ingero_mcp.api.explain import compare_endpoint, explain_endpoint
+from ingero_mcp.api.findings import findings_endpoint
 from ingero_mcp.api.query import query_endpoint
 from ingero_mcp.gate import RequireHost, RequireToken
 from ingero_mcp.store import Store
 from ingero_mcp.tokens import Tokens
 from ingero_mcp.turns import Turns
+from ingero_mcp.watch.news import News
 
 _OPEN_PATHS: Final = frozenset({"/healthz"})
 _WELCOME: Final = f"ingero {__version__}: MCP (Streamable HTTP) at /mcp and /, POST /api/v1/query, /healthz, /metrics\n"
@@ -32,7 +34,7 @@ _WELCOME: Final = f"ingero {__version__}: MCP (Streamable HTTP) at /mcp and /, P
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """What the app is made of. `hosts` are the names under which it answers."""
+    """What the app is made of. `hosts` are the names under which it answers, `watch_every_s` is 0 without a watch."""
 
     store: Store
     mcp: MCPServer
@@ -40,6 +42,8 @@ class Parts:
     registry: CollectorRegistry
     tokens: Tokens
     hosts: Sequence[str]
+    news: News
+    watch_every_s: float
 
 
 class _SpeakMcp:
@@ -83,6 +87,11 @@ def http_app(parts: Parts) -> Starlette:
             Route("/api/v1/query", query_endpoint(parts.store, parts.turns), methods=["POST"]),
             Route("/api/v1/explain", explain_endpoint(parts.store, parts.turns), methods=["POST"]),
             Route("/api/v1/compare", compare_endpoint(parts.store, parts.turns), methods=["POST"]),
+            Route(
+                "/api/v1/findings",
+                findings_endpoint(parts.store, parts.turns, parts.news.upcoming, parts.watch_every_s),
+                methods=["GET"],
+            ),
             Route("/healthz", healthz),
             Route("/metrics", metrics),
         ],

@@ -16,6 +16,7 @@ from prometheus_client import CollectorRegistry
 
 from ingero_mcp import mcp_server, run_file
 from ingero_mcp.addresses import Address
+from ingero_mcp.clock import now_ns
 from ingero_mcp.clock_keeper import keep_clocks
 from ingero_mcp.config import ServeSettings
 from ingero_mcp.exposure import Exposure, exposure
@@ -27,8 +28,12 @@ from ingero_mcp.receiver.otlp_grpc import GrpcReceiver, GrpcSettings
 from ingero_mcp.receiver.otlp_http import otlp_http_app
 from ingero_mcp.run_file import RunningServer
 from ingero_mcp.store import open_store
-from ingero_mcp.tokens import Tokens
+from ingero_mcp.tokens import Tokens, read_token
 from ingero_mcp.turns import Turns
+from ingero_mcp.watch.loop import keep_watching
+from ingero_mcp.watch.news import News
+from ingero_mcp.watch.watcher import Watcher
+from ingero_mcp.watch.webhook import Webhook
 
 _log = logging.getLogger(__name__)
 _GRACE_S: Final = 5.0
@@ -53,6 +58,7 @@ class Server:
     def __init__(self, settings: ServeSettings, *, public: bool = True) -> None:
         self._public = public
         who = exposure(settings)
+        self._webhook = _webhook(settings)
         body_bytes = settings.max_message_mib * MIB
         limits = settings.limits()
         with ExitStack() as opened:
@@ -71,9 +77,15 @@ class Server:
         turns = Turns(limits.concurrent_queries)
         mcp = mcp_server.build(self._store, tool_names=settings.tool_names, turns=turns)
         self._tokens = tokens
-        self._app = http_app(Parts(self._store, mcp, turns, registry, tokens, _hosts(settings, self._http.bound)))
+        hosts = _hosts(settings, self._http.bound)
+        self._news, self._watch_every_s = News(), settings.watch_every_s
+        self._app = http_app(
+            Parts(self._store, mcp, turns, registry, tokens, hosts, self._news, settings.watch_every_s)
+        )
         self._otlp_app = otlp_http_app(self._ingest, tokens, body_bytes, _otlp_hosts(self._otlp_http.bound))
         self.started = Started(self._describe(settings, who), who.notes)
+        if self._webhook is not None:
+            self._webhook.server = self.started.server.url
 
     async def serve(self, until: Callable[[], Awaitable[object]]) -> None:
         """Answer until `until()` returns; then stop receiving, commit what was accepted, stop answering."""
@@ -87,7 +99,7 @@ class Server:
                 tasks.start_soon(self._http.serve, self._app)
                 if self._otlp_http.bound:
                     tasks.start_soon(self._otlp_http.serve, self._otlp_app)
-                tasks.start_soon(self._keep_clocks, keeping := anyio.CancelScope())
+                tasks.start_soon(self._keep, keeping := anyio.CancelScope())
                 await until()
                 keeping.cancel()
                 await to_thread.run_sync(self._stop_receiving)
@@ -100,9 +112,14 @@ class Server:
             with anyio.CancelScope(shield=True):
                 await to_thread.run_sync(self._close)
 
-    async def _keep_clocks(self, scope: anyio.CancelScope) -> None:
+    async def _keep(self, scope: anyio.CancelScope) -> None:
+        """What a live server does by itself: it reads clocks off collectives, and watches jobs."""
         with scope:
-            await keep_clocks(self._store)
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(keep_clocks, self._store)
+                if self._watch_every_s:
+                    watcher = Watcher(self._store, now_ns)
+                    tasks.start_soon(keep_watching, watcher, self._watch_every_s, self._news, self._webhook)
 
     def _stop_grpc(self) -> None:
         if self._receiver is not None:
@@ -129,6 +146,14 @@ class Server:
             token_file=str(Path(token_file).expanduser().resolve()) if token_file else "",
             db_path=str(self._store.path),
         )
+
+
+def _webhook(settings: ServeSettings) -> Webhook | None:
+    """Whom to tell of stalls, if anybody. ConfigError for an address that is none."""
+    if not settings.webhook_url:
+        return None
+    token = read_token(Path(settings.webhook_token_file)) if settings.webhook_token_file else ""
+    return Webhook(settings.webhook_url, settings.webhook_format, "", settings.webhook_severity, token)
 
 
 def _database(settings: ServeSettings) -> Path:

@@ -27,6 +27,7 @@ LAYERS: tuple[frozenset[str], ...] = (
             "addresses",
             "cells",
             "limits",
+            "notice",
             "reader",
             "tokens",
             "turns",
@@ -36,7 +37,7 @@ LAYERS: tuple[frozenset[str], ...] = (
     frozenset({"store", "fleet"}),
     frozenset({"gate"}),
     frozenset({"tools"}),
-    frozenset({"receiver", "api", "web"}),
+    frozenset({"receiver", "api", "web", "watch"}),
     frozenset(
         {
             "config",

@@ -107,7 +107,7 @@ class _Answer:
 
 
 async def _ask(client: Client) -> _Answer:
-    result = await client.call_tool(_EXPLAIN_STALL, {})
+    result = await client.call_tool(_EXPLAIN_STALL, {"window": "all"})
     text = "\n".join(block.text for block in result.content if isinstance(block, TextContent))
     if result.is_error or result.structured_content is None:
         raise StoreError(f"{_EXPLAIN_STALL} failed: {text}")

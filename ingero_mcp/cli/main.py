@@ -38,6 +38,7 @@ COMMANDS: Final[tuple[tuple[str, str, str], ...]] = (
     ("serve", "serve", "receive telemetry, answer agents and people"),
     ("mcp", "mcp", "speak MCP on stdin and stdout: for the local server, a file, another server"),
     ("explain", "explain", "say which rank holds a job up, since when, and with what evidence"),
+    ("watch", "watch", "print what holds jobs up as a server finds it, and when it is over"),
     ("query", "query", "run one SQL statement over a database file or the local server"),
     ("import", "import_file", "import files people already have into a database"),
     ("trace", "trace", "trace the NCCL and CUDA calls of this host and send them to a server (root, eBPF)"),

@@ -9,6 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from ingero_mcp.analysis.findings import Finding
 from ingero_mcp.analysis.verdict import Diagnosis, diagnose
+from ingero_mcp.notice import Notice
 from ingero_mcp.tools import event_history, run_analysis
 from ingero_mcp.tools.answer import Finished, Range
 from ingero_mcp.tools.call import Call
@@ -29,13 +30,14 @@ from ingero_mcp.tools.explanation import (
 )
 from ingero_mcp.tools.gap import with_cause
 from ingero_mcp.tools.jobs import MAX_JOBS, Job, jobs
+from ingero_mcp.tools.kept_stalls import latest_stall
 from ingero_mcp.tools.lost import lost
 from ingero_mcp.tools.nearest import listed, nearest, quoted
 from ingero_mcp.tools.plot import plot
 from ingero_mcp.tools.scope import Scope, equal, explain_empty
 from ingero_mcp.tools.timeline import SPAN_NS, timeline
 from ingero_mcp.tools.tool import FleetTool
-from ingero_mcp.windows import WINDOW_FORMS, Window
+from ingero_mcp.windows import WINDOW_FORMS, Window, iso
 
 NAME: Final = "fleet.cluster.explain_stall"
 
@@ -49,7 +51,10 @@ class ExplainStall(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    window: Annotated[str | None, Field(description=f"Time range: {WINDOW_FORMS}. Default: all.")] = None
+    window: Annotated[
+        str | None,
+        Field(description=f"Time range: {WINDOW_FORMS}. Default: that of the watch's latest finding, else all."),
+    ] = None
     cluster_id: Annotated[str | None, Field(description="Only this cluster. Default: all.")] = None
     job_id: Annotated[str | None, Field(description="Only this job. Default: the jobs with most events.")] = None
     comm_id: Annotated[
@@ -61,14 +66,39 @@ class ExplainStall(BaseModel):
 
 
 def explain_stall(call: Call, given: ExplainStall) -> Finished:
-    """Diagnose the jobs of the window; the worst of them is explained, the others are mentioned."""
+    """Diagnose the jobs of the window; the worst of them is explained, the others are mentioned.
+
+    Without a window a live server answers about what its watch found last.
+    """
+    latest = _latest(call, given)
+    if latest is not None:
+        about = {"window": latest.window, "cluster_id": latest.cluster_id, "job_id": latest.job_id}
+        said = _over_window(call, given.model_copy(update=about))
+        if said.verdict not in ("healthy", "undecidable"):
+            return finished(said.model_copy(update={"notes": [_why_this_window(latest), *said.notes]}))
+    return finished(_over_window(call, given))
+
+
+def _latest(call: Call, given: ExplainStall) -> Notice | None:
+    """What the watch found last, if that is what is asked for: a file has no watch, and all of it is asked about."""
+    if call.clock is None or given.window is not None or given.comm_id is not None:
+        return None
+    return latest_stall(call, given.cluster_id, given.job_id)
+
+
+def _why_this_window(latest: Notice) -> str:
+    state = "goes on" if latest.end_ns is None else f"ended at {iso(latest.end_ns)}"
+    return f"no window was given: this is the latest finding of the watch, which {state}; window all is everything"
+
+
+def _over_window(call: Call, given: ExplainStall) -> Explanation:
     window = call.window(given.window)
     found = jobs(call, window, given.cluster_id, given.job_id, given.comm_id, MAX_JOBS + 1) if window else []
     if window is None or not found:
-        return finished(_nothing(call, given, window))
+        return _nothing(call, given, window)
     cases = [(job, diagnosed(call, job, window, given.comm_id)) for job in found[:MAX_JOBS]]
     cases.sort(key=lambda case: (_SERIOUS.index(case[1].findings[0].verdict), -case[1].findings[0].lost_ns))
-    return finished(_explained(call, given, window, cases, is_all=len(found) <= MAX_JOBS))
+    return _explained(call, given, window, cases, is_all=len(found) <= MAX_JOBS)
 
 
 def diagnosed(call: Call, job: Job, window: Window, comm_id: str | None) -> Diagnosis:
@@ -256,8 +286,8 @@ TOOL: Final = FleetTool(
         "imbalance, network, healthy or undecidable (then `enable` says what to record). Compares each rank's own work "
         "with that of ranks of the same role, so that who is late because of waiting for another is not blamed; never "
         "compares clocks of hosts beyond their error bar. Evidence comes with ids of events (node:number); next_calls "
-        f"go on from there. window: {WINDOW_FORMS}; default all. Two incidents in a window are two findings: "
-        "see other_findings."
+        f"go on from there. window: {WINDOW_FORMS}; default: the latest finding of the server's watch, else all. Two "
+        "incidents in a window are two findings: see other_findings."
     ),
     arguments=ExplainStall,
     answer=explain_stall,

@@ -29,8 +29,8 @@ class Kind:
     """What rows of one `metric_name` record, and the view that shows them.
 
     `on_the_wire` kinds may also be among the events. Rows that agree in the columns of `one_per` are shown as one. Of
-    rows that say when they were `updated` (a fact), the latest of each `causal_chain_id` and start is shown: a record
-    that is written anew, not changed.
+    rows that this server wrote and that say when they were `updated` (a fact), the latest of each `causal_chain_id` and
+    start is shown: a record that is written anew, not changed.
     """
 
     metric_name: str
@@ -50,6 +50,9 @@ class Kind:
 def _column(kind: Kind, shown: Shown) -> str:
     fact = attribute(kind.key(shown.name))
     value = shown.sql or (fact if shown.type == "VARCHAR" else f"TRY_CAST({fact} AS {shown.type})")
+    if kind.updated == shown.name:
+        # Whoever sends events may call them what he likes: only what is not among the events was written here.
+        value = f"CASE WHEN is_context THEN {value} END"
     if kind.one_per and shown.name not in kind.one_per:
         value = f"min({value})"
     return f"{value} AS {shown.name}"
@@ -61,16 +64,13 @@ def view_of(kind: Kind) -> View:
     # database, and one that was merged from it) is shown once; the number of a row says nothing about it.
     of_kind = f"WHERE metric_name = '{kind.metric_name}'"
     stored = ", ".join(column.name for column in STORED if column.name != "event_seq")
-    rows = f"SELECT DISTINCT {stored} FROM {PRIVATE}.context {of_kind}"
+    rows = f"SELECT DISTINCT {stored}, true AS is_context FROM {PRIVATE}.context {of_kind}"
     if kind.on_the_wire:
-        rows = f"SELECT {stored} FROM main.events {of_kind} UNION ALL {rows}"
+        rows = f"SELECT {stored}, false AS is_context FROM main.events {of_kind} UNION ALL {rows}"
     sql = f"SELECT {', '.join(_column(kind, shown) for shown in kind.shown)} FROM ({rows})"
     if kind.one_per:
         sql += f" GROUP BY {', '.join(kind.one_per)}"
     if kind.updated:
-        at = f"TRY_CAST({attribute(kind.key(kind.updated))} AS BIGINT)"
-        sql += (
-            f" QUALIFY {at} IS NULL OR row_number() OVER (PARTITION BY cluster_id, node_id, causal_chain_id, "
-            f"timestamp_ns ORDER BY {at} DESC) = 1"
-        )
+        latest = f"PARTITION BY cluster_id, causal_chain_id, timestamp_ns ORDER BY {kind.updated} DESC"
+        sql += f" QUALIFY {kind.updated} IS NULL OR row_number() OVER ({latest}) = 1"
     return View(kind.view, kind.doc, tuple((shown.name, shown.doc) for shown in kind.shown), sql)

@@ -1,0 +1,171 @@
+"""The watcher: one round of looks at the jobs that run, and what has changed since the round before."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from typing import Final, TypeAlias
+
+from ingero_mcp.analysis.episodes import Change, Episode, Sighting, advance, shares_cause
+from ingero_mcp.cells import escaped
+from ingero_mcp.clock import WallClock
+from ingero_mcp.errors import IngeroError
+from ingero_mcp.notice import Cost, Notice, batch_of
+from ingero_mcp.store import Store
+from ingero_mcp.tools.call import Call
+from ingero_mcp.tools.kept_stalls import kept_stalls
+from ingero_mcp.tools.lost import lost
+from ingero_mcp.tools.stalls import LEAST_BACK_NS, Look, Running, back_ns, look_at, running_jobs
+from ingero_mcp.tools.timeline import timeline
+from ingero_mcp.turns import Cancellation
+from ingero_mcp.watch.remembered import Details, episode_of, notice_of
+from ingero_mcp.windows import Window
+
+_log = logging.getLogger(__name__)
+
+FORGET_NS: Final = 600_000_000_000
+"""A job that nothing was heard of for so long is gone; what held it up is over."""
+
+_AHEAD_NS: Final = 60_000_000_000  # a node's clock may be ahead of this server's
+_HOURS_A_DAY: Final = 24
+_SILENT_NS: Final = 10_000_000_000
+_LONG_SILENT_NS: Final = 30_000_000_000
+_SELDOM_NS: Final = 60_000_000_000
+"""Of a job that has been silent for long a look tells what the look before did; so often is enough."""
+
+_Key: TypeAlias = tuple[str | None, str | None]
+
+
+@dataclass(slots=True)
+class _Watched:
+    """What is remembered of a job from round to round."""
+
+    episodes: tuple[Episode, ...] = ()
+    details: dict[str, Details] = field(default_factory=dict)
+    step_ns: int | None = None
+    heard_ns: int = 0
+    newest_ns: int = 0
+    looked_ns: int = 0
+    has_failed: bool = False
+
+    @property
+    def back_ns(self) -> int:
+        """How far to look back."""
+        return back_ns(self.step_ns, max((one.latest.period_ns or 0 for one in self.episodes), default=None))
+
+
+@dataclass(slots=True)
+class Watcher:
+    """Looks at the jobs in `store`; `clock` says what time it is."""
+
+    store: Store
+    clock: WallClock
+    _jobs: dict[_Key, _Watched] = field(default_factory=dict)
+    _has_begun: bool = False
+
+    def look(self, cancellation: Cancellation) -> list[Notice]:
+        """Look at every job that runs once, keep in the store what has changed, and return it.
+
+        IngeroError where the store does not answer; where it only cannot keep anything, that is logged.
+        """
+        call = Call(self.store, self.clock, cancellation=cancellation)
+        now_ns = self.clock()
+        if not self._has_begun:
+            self._remember(call, now_ns)
+        running = running_jobs(call, Window(now_ns - FORGET_NS, now_ns + _AHEAD_NS, ""))
+        told = [notice for one in running for notice in self._look_at(call, one, now_ns)]
+        told += self._gone({(one.cluster_id, one.job_id) for one in running}, now_ns)
+        self._keep(told)
+        return told
+
+    def _remember(self, call: Call, now_ns: int) -> None:
+        """Take up what a watch before this one had not seen the end of."""
+        for notice in kept_stalls(call, only_open=True):
+            watched = self._jobs.setdefault((notice.cluster_id, notice.job_id), _Watched(heard_ns=now_ns))
+            watched.episodes += (episode_of(notice),)
+            watched.details[notice.id] = Details(notice.timeline, notice.cost)
+        self._has_begun = True
+
+    def _keep(self, told: Iterable[Notice]) -> None:
+        try:
+            for kept in [self.store.append_context(batch_of(notice)) for notice in told]:
+                kept.result()
+        except IngeroError as error:
+            _log.warning("findings of the watch were not stored: %s", error)
+
+    def _look_at(self, call: Call, running: Running, now_ns: int) -> list[Notice]:
+        watched = self._jobs.setdefault((running.cluster_id, running.job_id), _Watched())
+        watched.heard_ns = now_ns
+        is_old = running.newest_ns == watched.newest_ns and now_ns - running.newest_ns > _LONG_SILENT_NS
+        if is_old and now_ns - watched.looked_ns < _SELDOM_NS:
+            return []
+        watched.newest_ns, watched.looked_ns = running.newest_ns, now_ns
+        try:
+            look = look_at(call, running, now_ns, watched.back_ns)
+        except IngeroError as error:
+            _log.info("job %s was not looked at this time: %s", escaped(str(running.job_id)), error)
+            return []
+        except Exception:  # one job that the analysis stumbles over must not blind the watch for the others
+            if not watched.has_failed:
+                _log.exception("looking at job %s failed", escaped(str(running.job_id)))
+            watched.has_failed = True
+            return []
+        watched.step_ns = look.step_ns
+        newest_ns = now_ns if now_ns - running.newest_ns > _SILENT_NS else running.newest_ns
+        seen = [sighting for _, sighting in look.seen]
+        watched.episodes, changes = advance(
+            watched.episodes, seen, job=running.job_id or "job", now_ns=now_ns, newest_ns=newest_ns
+        )
+        return [self._told(call, watched, look, change, now_ns) for change in changes]
+
+    def _told(self, call: Call, watched: _Watched, look: Look, change: Change, now_ns: int) -> Notice:
+        episode = change.episode
+        if change.what != "closed" and (details := _details(call, look, episode.latest)) is not None:
+            watched.details[episode.id] = details
+        window = look.window
+        if change.what == "closed":
+            # Whoever looks at it afterwards wants to see the bad steps, however long it took to be sure of the end.
+            begin_ns = min(window.start_ns, episode.latest.last_bad_ns - LEAST_BACK_NS)
+            window = replace(window, start_ns=begin_ns)
+        details = watched.details.get(episode.id, Details())
+        return notice_of(change, look.running.cluster_id, look.running.job_id, window, now_ns, details)
+
+    def _gone(self, seen: set[_Key], now_ns: int) -> list[Notice]:
+        """The ends of what held up jobs that nothing is heard of any more."""
+        told = []
+        for key in self._jobs.keys() - seen:
+            watched = self._jobs[key]
+            if now_ns - watched.heard_ns < FORGET_NS:
+                continue
+            for episode in watched.episodes:
+                if episode.is_open:
+                    last_ns = max(episode.latest.last_bad_ns, episode.since_ns)
+                    closed = Change("closed", replace(episode, end_ns=last_ns))
+                    window = Window(last_ns - LEAST_BACK_NS, last_ns + 1, "")
+                    details = watched.details.get(episode.id, Details())
+                    told.append(notice_of(closed, *key, window, now_ns, details))
+            del self._jobs[key]
+        return told
+
+
+def _details(call: Call, look: Look, latest: Sighting) -> Details | None:
+    """What the first culprit did, and what all of it costs in a day; None if the look does not see it."""
+    found = [
+        one for one, seen in look.seen if seen is latest or seen.ranks == latest.ranks or shares_cause(seen, latest)
+    ]
+    found = [one for one in found if one.verdict == latest.verdict]
+    if not found:
+        return None
+    job, first = look.running.job, found[0]
+    lines = timeline(call, job, first.culprits[0].rank, first.focus_ns) if first.culprits and first.focus_ns else []
+    costs = [cost for one in found if (cost := lost(call, job, look.diagnosis, one)) is not None]
+    if not costs:
+        return Details(tuple(lines))
+    most = costs[0].gpus * _HOURS_A_DAY
+    hours = min(sum(cost.gpu_hours_per_day for cost in costs), most)
+    first_cost = costs[0]
+    if first_cost.usd_per_day_low is None or first_cost.usd_per_day_high is None or not first_cost.gpu_hours_per_day:
+        return Details(tuple(lines), Cost(hours))
+    scale = hours / first_cost.gpu_hours_per_day
+    return Details(tuple(lines), Cost(hours, first_cost.usd_per_day_low * scale, first_cost.usd_per_day_high * scale))
