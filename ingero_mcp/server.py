@@ -31,6 +31,7 @@ from ingero_mcp.store import open_store
 from ingero_mcp.tokens import Tokens, read_token
 from ingero_mcp.turns import Turns
 from ingero_mcp.watch.loop import keep_watching
+from ingero_mcp.watch.meters import Meters
 from ingero_mcp.watch.news import News
 from ingero_mcp.watch.watcher import Watcher
 from ingero_mcp.watch.webhook import Webhook
@@ -79,6 +80,7 @@ class Server:
         self._tokens = tokens
         hosts = _hosts(settings, self._http.bound)
         self._news, self._watch_every_s = News(), settings.watch_every_s
+        self._meters = Meters.register(registry)
         self._app = http_app(
             Parts(self._store, mcp, turns, registry, tokens, hosts, self._news, settings.watch_every_s)
         )
@@ -118,8 +120,8 @@ class Server:
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(keep_clocks, self._store)
                 if self._watch_every_s:
-                    watcher = Watcher(self._store, now_ns)
-                    tasks.start_soon(keep_watching, watcher, self._watch_every_s, self._news, self._webhook)
+                    told = (self._news, self._webhook, self._meters)
+                    tasks.start_soon(keep_watching, Watcher(self._store, now_ns), self._watch_every_s, *told)
 
     def _stop_grpc(self) -> None:
         if self._receiver is not None:

@@ -32,6 +32,9 @@ _MANY: Final = 3
 Severity: TypeAlias = Literal["HIGH", "MEDIUM", "LOW"]
 What: TypeAlias = Literal["opened", "changed", "closed"]
 
+SEVERITIES: Final[tuple[Severity, ...]] = ("LOW", "MEDIUM", "HIGH")
+"""From least to most."""
+
 _HIGH: Final = 0.2  # of the job's time
 _MEDIUM: Final = 0.05
 
@@ -216,7 +219,7 @@ def _seen_again(episode: Episode, one: Sighting, now_ns: int) -> tuple[Episode, 
 def _says_the_same(told: Sighting, one: Sighting) -> bool:
     # That it became less bad is no news, nor is which of many ranks a look sees.
     same_ranks = set(told.ranks) == set(one.ranks) or (len(told.ranks) >= _MANY and len(one.ranks) >= _MANY)
-    is_worse = ("LOW", "MEDIUM", "HIGH").index(one.severity) > ("LOW", "MEDIUM", "HIGH").index(told.severity)
+    is_worse = SEVERITIES.index(one.severity) > SEVERITIES.index(told.severity)
     return (told.verdict, told.cause) == (one.verdict, one.cause) and same_ranks and not is_worse
 
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import Final, TypeAlias
 
-from ingero_mcp.analysis.episodes import Change, Episode, Sighting, advance, shares_cause
+from ingero_mcp.analysis.episodes import Change, Episode, Severity, Sighting, advance, shares_cause
 from ingero_mcp.cells import escaped
 from ingero_mcp.clock import WallClock
 from ingero_mcp.errors import IngeroError
@@ -27,7 +28,7 @@ _log = logging.getLogger(__name__)
 FORGET_NS: Final = 600_000_000_000
 """A job that nothing was heard of for so long is gone; what held it up is over."""
 
-_AHEAD_NS: Final = 60_000_000_000  # a node's clock may be ahead of this server's
+_AHEAD_NS: Final = 86_400_000_000_000  # what the receiver takes: a node's clock may be ahead of this server's
 _HOURS_A_DAY: Final = 24
 _SILENT_NS: Final = 10_000_000_000
 _LONG_SILENT_NS: Final = 30_000_000_000
@@ -57,12 +58,17 @@ class _Watched:
 
 @dataclass(slots=True)
 class Watcher:
-    """Looks at the jobs in `store`; `clock` says what time it is."""
+    """Looks at the jobs in `store`; `clock` says what time it is. `failures` counts looks at a job that failed."""
 
     store: Store
     clock: WallClock
+    failures: int = 0
     _jobs: dict[_Key, _Watched] = field(default_factory=dict)
     _has_begun: bool = False
+
+    def open_by_severity(self) -> Counter[Severity]:
+        """How many stalls go on."""
+        return Counter(one.latest.severity for job in self._jobs.values() for one in job.episodes if one.is_open)
 
     def look(self, cancellation: Cancellation) -> list[Notice]:
         """Look at every job that runs once, keep in the store what has changed, and return it.
@@ -103,14 +109,10 @@ class Watcher:
         watched.newest_ns, watched.looked_ns = running.newest_ns, now_ns
         try:
             look = look_at(call, running, now_ns, watched.back_ns)
-        except IngeroError as error:
-            _log.info("job %s was not looked at this time: %s", escaped(str(running.job_id)), error)
+        except Exception as error:  # one job that cannot be looked at must not blind the watch for the others
+            self._note_failure(watched, running, error)
             return []
-        except Exception:  # one job that the analysis stumbles over must not blind the watch for the others
-            if not watched.has_failed:
-                _log.exception("looking at job %s failed", escaped(str(running.job_id)))
-            watched.has_failed = True
-            return []
+        watched.has_failed = False
         watched.step_ns = look.step_ns
         newest_ns = now_ns if now_ns - running.newest_ns > _SILENT_NS else running.newest_ns
         seen = [sighting for _, sighting in look.seen]
@@ -118,6 +120,14 @@ class Watcher:
             watched.episodes, seen, job=running.job_id or "job", now_ns=now_ns, newest_ns=newest_ns
         )
         return [self._told(call, watched, look, change, now_ns) for change in changes]
+
+    def _note_failure(self, watched: _Watched, running: Running, error: Exception) -> None:
+        """Count it, and say it once until the job can be looked at again."""
+        self.failures += 1
+        if not watched.has_failed:
+            why = None if isinstance(error, IngeroError) else error
+            _log.warning("job %s cannot be watched: %s", escaped(str(running.job_id)), error, exc_info=why)
+        watched.has_failed = True
 
     def _told(self, call: Call, watched: _Watched, look: Look, change: Change, now_ns: int) -> Notice:
         episode = change.episode

@@ -12,13 +12,13 @@ from urllib.parse import urlsplit
 import anyio
 import httpx2
 
+from ingero_mcp.analysis.episodes import SEVERITIES
 from ingero_mcp.errors import ConfigError
 from ingero_mcp.notice import Notice
 from ingero_mcp.watch.payloads import FORMATS
 
 _log = logging.getLogger(__name__)
 
-SEVERITIES: Final = ("LOW", "MEDIUM", "HIGH")
 _MOST_WAITING: Final = 256
 _TIMEOUT_S: Final = 10.0
 _PAUSES_S: Final = (1.0, 2.0, 5.0, 15.0, 60.0, 60.0)

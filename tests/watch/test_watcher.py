@@ -147,7 +147,7 @@ def test_a_hang_is_told_and_stays_open(store: Store) -> None:
 
 
 def test_one_job_that_cannot_be_looked_at_does_not_blind_the_watch(
-    store: Store, phases: pa.Table, monkeypatch: pytest.MonkeyPatch
+    store: Store, phases: pa.Table, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     from ingero_mcp.watch import watcher
 
@@ -164,3 +164,5 @@ def test_one_job_that_cannot_be_looked_at_does_not_blind_the_watch(
     broken = broken.set_column(at, "job_id", pa.array(["broken"] * len(broken)))
     live = Live(store, pa.concat_tables([phases, broken]))
     assert list(whats(live.pass_time(45))) == ["opened"]
+    assert live.watcher.failures > 1
+    assert caplog.text.count("job broken cannot be watched") == 1

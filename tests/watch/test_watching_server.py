@@ -57,6 +57,9 @@ def test_a_stall_reaches_whoever_listens(run_server: RunServer) -> None:
         said = json.loads(explained.stdout)
         assert said["verdict"] == "straggler"
         assert any("latest finding of the watch" in note for note in said["notes"])
+        metrics = httpx2.get(f"{server.url}/metrics").text
+        assert 'ingero_watch_notices_total{what="opened"} 1.0' in metrics
+        assert "ingero_watch_failures_total 0.0" in metrics
 
 
 def test_ingero_watch_prints_what_goes_on_and_then_each_change(run_server: RunServer) -> None:
