@@ -216,7 +216,7 @@ def text_of(said: Explanation) -> str:
         *_who(said),
         *_when(said),
         *_cost(said),
-        *(_fact(fact) for fact in said.evidence[:5]),
+        *(_fact(fact) for fact in said.evidence[:2]),
     ]
     context = [
         *(f"also: {other.summary}" for other in said.other_findings[:3]),
@@ -229,8 +229,9 @@ def text_of(said: Explanation) -> str:
     ]
     # The lines of the timeline are escaped where they are made.
     timeline = [f"timeline: {line}" for line in said.timeline[-4:]]
+    more = [_fact(fact) for fact in said.evidence[2:5]]
     tail = [f"next: {call}" for call in said.next_calls[:2]]
-    return _fitted([*map(escaped, facts), *timeline, *map(escaped, context)], tail) + _plot(said)
+    return _fitted([*map(escaped, facts), *timeline, *map(escaped, more + context)], tail) + _plot(said)
 
 
 def _fitted(lines: list[str], tail: list[str]) -> str:

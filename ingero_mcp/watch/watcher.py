@@ -15,6 +15,7 @@ from ingero_mcp.errors import IngeroError
 from ingero_mcp.notice import Cost, Notice, batch_of
 from ingero_mcp.store import Store
 from ingero_mcp.tools.call import Call
+from ingero_mcp.tools.explanation import Lost
 from ingero_mcp.tools.kept_stalls import kept_stalls
 from ingero_mcp.tools.lost import lost
 from ingero_mcp.tools.stalls import LEAST_BACK_NS, Look, Running, back_ns, look_at, running_jobs
@@ -169,13 +170,14 @@ def _details(call: Call, look: Look, latest: Sighting) -> Details | None:
         return None
     job, first = look.running.job, found[0]
     lines = timeline(call, job, first.culprits[0].rank, first.focus_ns) if first.culprits and first.focus_ns else []
-    costs = [cost for one in found if (cost := lost(call, job, look.diagnosis, one)) is not None]
-    if not costs:
-        return Details(tuple(lines))
-    most = costs[0].gpus * _HOURS_A_DAY
-    hours = min(sum(cost.gpu_hours_per_day for cost in costs), most)
-    first_cost = costs[0]
-    if first_cost.usd_per_day_low is None or first_cost.usd_per_day_high is None or not first_cost.gpu_hours_per_day:
-        return Details(tuple(lines), Cost(hours))
-    scale = hours / first_cost.gpu_hours_per_day
-    return Details(tuple(lines), Cost(hours, first_cost.usd_per_day_low * scale, first_cost.usd_per_day_high * scale))
+    cost = lost(call, job, look.diagnosis, first)
+    return Details(tuple(lines), None if cost is None else _a_day(latest, cost))
+
+
+def _a_day(latest: Sighting, cost: Lost) -> Cost:
+    """What a day like the time since its onset would cost; the window that `cost` is about also holds healthy steps."""
+    hours = latest.share_lost * cost.gpus * _HOURS_A_DAY
+    if cost.usd_per_day_low is None or cost.usd_per_day_high is None or not cost.gpu_hours_per_day:
+        return Cost(hours)
+    scale = hours / cost.gpu_hours_per_day
+    return Cost(hours, cost.usd_per_day_low * scale, cost.usd_per_day_high * scale)
