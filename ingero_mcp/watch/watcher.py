@@ -11,7 +11,7 @@ from typing import Final, TypeAlias
 from ingero_mcp.analysis.episodes import Change, Episode, Severity, Sighting, advance, shares_cause
 from ingero_mcp.cells import escaped
 from ingero_mcp.clock import WallClock
-from ingero_mcp.errors import IngeroError
+from ingero_mcp.errors import IngeroError, QueryError, QueryTimeout
 from ingero_mcp.notice import Cost, Notice, batch_of
 from ingero_mcp.store import Store
 from ingero_mcp.tools.call import Call
@@ -29,7 +29,9 @@ _log = logging.getLogger(__name__)
 FORGET_NS: Final = 600_000_000_000
 """A job that nothing was heard of for so long is gone; what held it up is over."""
 
-_AHEAD_NS: Final = 86_400_000_000_000  # what the receiver takes: a node's clock may be ahead of this server's
+_DAY_NS: Final = 86_400_000_000_000
+_LEAST_NS: Final = 5_000_000_000
+_AHEAD_NS: Final = _DAY_NS  # what the receiver takes: a node's clock may be ahead of this server's
 _HOURS_A_DAY: Final = 24
 _SILENT_NS: Final = 10_000_000_000
 _LONG_SILENT_NS: Final = 30_000_000_000
@@ -46,6 +48,7 @@ class _Watched:
     episodes: tuple[Episode, ...] = ()
     details: dict[str, Details] = field(default_factory=dict)
     step_ns: int | None = None
+    most_back_ns: int = _DAY_NS
     heard_ns: int = 0
     newest_ns: int = 0
     looked_ns: int = 0
@@ -54,7 +57,8 @@ class _Watched:
     @property
     def back_ns(self) -> int:
         """How far to look back."""
-        return back_ns(self.step_ns, max((one.latest.period_ns or 0 for one in self.episodes), default=None))
+        wanted_ns = back_ns(self.step_ns, max((one.latest.period_ns or 0 for one in self.episodes), default=None))
+        return min(wanted_ns, self.most_back_ns)
 
 
 @dataclass(slots=True)
@@ -125,6 +129,9 @@ class Watcher:
     def _note_failure(self, watched: _Watched, running: Running, error: Exception) -> None:
         """Count it, and say it once until the job can be looked at again."""
         self.failures += 1
+        if isinstance(error, QueryError | QueryTimeout) and watched.back_ns > 2 * _LEAST_NS:
+            # A job of very many ranks or events: what is too much for two minutes may do for one.
+            watched.most_back_ns = watched.back_ns // 2
         if not watched.has_failed:
             why = None if isinstance(error, IngeroError) else error
             _log.warning("job %s cannot be watched: %s", escaped(str(running.job_id)), error, exc_info=why)

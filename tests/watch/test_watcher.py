@@ -6,6 +6,7 @@ import pyarrow as pa
 import pytest
 
 from bench.live import Live, S
+from ingero_mcp.errors import QueryError
 from ingero_mcp.notice import STALL
 from ingero_mcp.store import Store
 from ingero_mcp.synth.scenario import generate
@@ -13,6 +14,7 @@ from ingero_mcp.synth.story import Truth
 from ingero_mcp.tools.call import Call
 from ingero_mcp.tools.explain_stall import ExplainStall, explain_stall
 from ingero_mcp.tools.kept_stalls import kept_stalls
+from ingero_mcp.watch import watcher
 from tests.watch.live import Phases, story, whats
 
 
@@ -149,8 +151,6 @@ def test_a_hang_is_told_and_stays_open(store: Store) -> None:
 def test_one_job_that_cannot_be_looked_at_does_not_blind_the_watch(
     store: Store, phases: pa.Table, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    from ingero_mcp.watch import watcher
-
     real = watcher.look_at
 
     def fails_for_one(call: Call, running: watcher.Running, until_ns: int, back: int) -> watcher.Look:
@@ -166,3 +166,20 @@ def test_one_job_that_cannot_be_looked_at_does_not_blind_the_watch(
     assert list(whats(live.pass_time(45))) == ["opened"]
     assert live.watcher.failures > 1
     assert caplog.text.count("job broken cannot be watched") == 1
+
+
+def test_a_job_with_too_much_for_one_look_is_looked_at_over_a_shorter_time(
+    store: Store, phases: pa.Table, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = watcher.look_at
+
+    def has_little_room(call: Call, running: watcher.Running, until_ns: int, back: int) -> watcher.Look:
+        if back > 40 * S:
+            raise QueryError("the result needs more than 400 MiB of memory")
+        return real(call, running, until_ns, back)
+
+    monkeypatch.setattr(watcher, "look_at", has_little_room)
+    live = Live(store, phases)
+    told = live.pass_all(more_s=0)
+    assert list(whats(told)) == ["opened", "closed"]
+    assert live.watcher.failures == 2
