@@ -17,6 +17,7 @@ from typing import Any, Final
 
 import yaml
 
+from ingero_mcp.analysis.threshold import LEAST_K, MOST_K, Rule
 from ingero_mcp.errors import ConfigError
 from ingero_mcp.limits import MIB, StoreLimits
 from ingero_mcp.process_memory import least_bytes
@@ -36,10 +37,11 @@ def setting(
     *,
     aliases: tuple[str, ...] = (),
     least: float | None = None,
+    most: float | None = None,
     choices: tuple[str, ...] = (),
 ) -> Any:
     """A field of a settings class: default, one line of documentation, further names of its flag, what is accepted."""
-    accepted = {"least": least, "choices": choices}
+    accepted = {"least": least, "most": most, "choices": choices}
     return dataclasses.field(default=default, metadata={"doc": doc, "aliases": aliases, **accepted})
 
 
@@ -75,6 +77,19 @@ class ServeSettings:
     process_memory_mib: int = setting(
         0, "most MiB this process may allocate; 0: 90 % of what it may use, and never too little to work", least=0
     )
+
+    threshold_k: float = setting(
+        2.0, "robust deviations below the median at which Ingero agents call a node slow", least=LEAST_K, most=MOST_K
+    )
+    threshold_ema_alpha: float = setting(
+        0.2, "share of the newest in the threshold told to Ingero agents; 1: not smoothed", least=0.001, most=1
+    )
+    threshold_least_nodes: int = setting(5, "active nodes without which Ingero agents get no threshold", least=1)
+    push_interval_s: float = setting(10.0, "seconds between two pushes of an Ingero agent", least=1)
+
+    def threshold_rule(self) -> Rule:
+        """How the threshold is made that Ingero agents are told."""
+        return Rule(self.threshold_k, self.threshold_ema_alpha, self.threshold_least_nodes)
 
     def process_memory_bytes(self) -> int:
         """What the operating system is told to hold this process to."""
@@ -120,10 +135,12 @@ def serve_settings(flags: Mapping[str, object]) -> ServeSettings:
 
 
 def _require_accepted(field: dataclasses.Field[Any], value: Any) -> None:
-    least, choices = field.metadata["least"], field.metadata["choices"]
+    least, most, choices = (field.metadata[name] for name in ("least", "most", "choices"))
     flag = "--" + field.name.replace("_", "-")
     if least is not None and not (least <= value < float("inf")):
         raise ConfigError(f"{flag} is {value}; it must be a number from {least:g} upward, e.g. {flag} {field.default}")
+    if most is not None and value > most:
+        raise ConfigError(f"{flag} is {value}; it must be from {least:g} to {most:g}, e.g. {flag} {field.default}")
     if choices and value not in choices:
         raise ConfigError(f"{flag} is {value!r}; it must be one of {', '.join(choices)}")
 

@@ -22,8 +22,10 @@ from ingero_mcp import __version__
 from ingero_mcp.api.explain import compare_endpoint, explain_endpoint
 from ingero_mcp.api.findings import findings_endpoint
 from ingero_mcp.api.query import query_endpoint
+from ingero_mcp.api.threshold import threshold_route
 from ingero_mcp.gate import RequireHost, RequireToken
 from ingero_mcp.store import Store
+from ingero_mcp.thresholds import Thresholds
 from ingero_mcp.tokens import Tokens
 from ingero_mcp.turns import Turns
 from ingero_mcp.watch.news import News
@@ -44,6 +46,7 @@ class Parts:
     hosts: Sequence[str]
     news: News
     watch_every_s: float
+    thresholds: Thresholds
 
 
 class _SpeakMcp:
@@ -92,6 +95,7 @@ def http_app(parts: Parts) -> Starlette:
                 findings_endpoint(parts.store, parts.turns, parts.news.upcoming, parts.watch_every_s),
                 methods=["GET"],
             ),
+            threshold_route(parts.thresholds),
             Route("/healthz", healthz),
             Route("/metrics", metrics),
         ],

@@ -100,6 +100,11 @@ KERNEL_GPU: Final = "kernel_gpu"
 RECORDER: Final = "recorder"
 
 HEALTH_SCORE: Final = "ingero.node.health_score"
+NODE_STATE: Final = "ingero.node.state"
+ACTIVE: Final = "active"
+"""The state of a node that works; one that is calibrating or idle says nothing about its health."""
+WORKLOAD_TYPE: Final = "ingero.workload_type"
+CGROUP_PATH_HASH: Final = "ingero.cgroup_path_hash"
 UNKNOWN: Final = "unknown"
 
 ALIASES: Final[dict[str, str]] = {"ingero.health.score": HEALTH_SCORE}

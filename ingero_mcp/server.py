@@ -16,6 +16,7 @@ from prometheus_client import CollectorRegistry
 
 from ingero_mcp import mcp_server, run_file
 from ingero_mcp.addresses import Address
+from ingero_mcp.api.threshold import threshold_route
 from ingero_mcp.clock import now_ns
 from ingero_mcp.clock_keeper import keep_clocks
 from ingero_mcp.config import ServeSettings
@@ -27,7 +28,9 @@ from ingero_mcp.receiver.ingest import Counters, Ingest
 from ingero_mcp.receiver.otlp_grpc import GrpcReceiver, GrpcSettings
 from ingero_mcp.receiver.otlp_http import otlp_http_app
 from ingero_mcp.run_file import RunningServer
+from ingero_mcp.score_recall import recall_scores
 from ingero_mcp.store import open_store
+from ingero_mcp.thresholds import Thresholds
 from ingero_mcp.tokens import Tokens, read_token
 from ingero_mcp.turns import Turns
 from ingero_mcp.watch.loop import keep_watching
@@ -74,17 +77,21 @@ class Server:
             self._opened = opened.pop_all()
         tokens = Tokens({_TOKEN_NAME: who.token} if who.token else {})
         registry = CollectorRegistry()
-        self._ingest = Ingest(self._store, Counters.register(registry))
+        thresholds = Thresholds(settings.threshold_rule(), settings.push_interval_s)
+        registry.register(thresholds)
+        recall_scores(self._store, thresholds, settings.push_interval_s)
+        self._ingest = Ingest(self._store, Counters.register(registry), thresholds)
         turns = Turns(limits.concurrent_queries)
         mcp = mcp_server.build(self._store, tool_names=settings.tool_names, turns=turns)
         self._tokens = tokens
         hosts = _hosts(settings, self._http.bound)
         self._news, self._watch_every_s = News(), settings.watch_every_s
         self._meters = Meters.register(registry)
-        self._app = http_app(
-            Parts(self._store, mcp, turns, registry, tokens, hosts, self._news, settings.watch_every_s)
-        )
-        self._otlp_app = otlp_http_app(self._ingest, tokens, body_bytes, _otlp_hosts(self._otlp_http.bound))
+        parts = Parts(self._store, mcp, turns, registry, tokens, hosts, self._news, settings.watch_every_s, thresholds)
+        self._app = http_app(parts)
+        # Agents know one address of their fleet server: the one that they push to.
+        asked = [threshold_route(thresholds)]
+        self._otlp_app = otlp_http_app(self._ingest, tokens, body_bytes, _otlp_hosts(self._otlp_http.bound), asked)
         self.started = Started(self._describe(settings, who), who.notes)
         if self._webhook is not None:
             self._webhook.server = self.started.server.url

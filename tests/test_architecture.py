@@ -35,7 +35,7 @@ LAYERS: tuple[frozenset[str], ...] = (
     ),
     frozenset({"otlp", "sqlguard", "analysis", "importers", "export", "synth"}),
     frozenset({"store", "fleet"}),
-    frozenset({"gate"}),
+    frozenset({"gate", "thresholds"}),
     frozenset({"tools"}),
     frozenset({"receiver", "api", "web", "watch"}),
     frozenset(
@@ -48,6 +48,7 @@ LAYERS: tuple[frozenset[str], ...] = (
             "http_app",
             "http_server",
             "clock_keeper",
+            "score_recall",
             "process_memory",
             "server",
             "bridge",

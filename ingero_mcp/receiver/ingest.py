@@ -10,6 +10,7 @@ from typing import Final
 
 from prometheus_client import CollectorRegistry, Counter
 
+from ingero_mcp.analysis.threshold import Threshold
 from ingero_mcp.clock import WallClock, now_ns
 from ingero_mcp.errors import IngeroError, InternalError, StoreBusy, WireError
 from ingero_mcp.otlp.decode import Decoder
@@ -18,6 +19,7 @@ from ingero_mcp.otlp.records import Arrival
 from ingero_mcp.otlp.signal import Signal
 from ingero_mcp.semconv import UNKNOWN
 from ingero_mcp.store import Store
+from ingero_mcp.thresholds import Thresholds
 
 _log = logging.getLogger(__name__)
 _MAX_WAIT_S: Final = 30.0
@@ -39,11 +41,15 @@ class Export:
 
 @dataclass(frozen=True, slots=True)
 class Accepted:
-    """What became of a request: `rows` new events; `rejected` records were unusable, the first because of `reason`."""
+    """What became of a request: `rows` new events; `rejected` records were unusable, the first because of `reason`.
+
+    `threshold` is what the sender is to be told, if it is one that asks for it by what it sent.
+    """
 
     rows: int
     rejected: int = 0
     reason: str = ""
+    threshold: Threshold | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,9 +83,10 @@ class Counters:
 class Ingest:
     """Takes decompressed request bodies; returns once they are committed."""
 
-    def __init__(self, store: Store, counters: Counters, *, clock: WallClock = now_ns) -> None:
+    def __init__(self, store: Store, counters: Counters, thresholds: Thresholds, *, clock: WallClock = now_ns) -> None:
         self._store = store
         self._counters = counters
+        self._thresholds = thresholds
         self._clock = clock
         self._decoder = Decoder()
 
@@ -116,7 +123,12 @@ class Ingest:
         if not appended.duplicate:
             self._counters.repaired_times.labels(signal).inc(decoded.repaired_times)
             self._counters.rejected.labels(signal).inc(body.rejected + decoded.rejected)
-        return Accepted(appended.rows, body.rejected + decoded.rejected, body.reason or decoded.reason)
+        threshold = None
+        if signal == "metrics":
+            if not appended.duplicate:
+                self._thresholds.learn(decoded.batch)
+            threshold = self._thresholds.of_push(decoded.batch, request.cluster_id)
+        return Accepted(appended.rows, body.rejected + decoded.rejected, body.reason or decoded.reason, threshold)
 
     def refuse(self, signal: str, reason: str) -> None:
         """Count a request that was refused."""

@@ -16,6 +16,7 @@ from ingero_mcp.limits import MIB
 from ingero_mcp.otlp.response import encode_response
 from ingero_mcp.otlp.signal import Signal
 from ingero_mcp.receiver.ingest import Export, Ingest
+from ingero_mcp.thresholds import as_text
 from ingero_mcp.tokens import Tokens
 
 _log = logging.getLogger(__name__)
@@ -24,6 +25,7 @@ _SIGNALS: Final[dict[str, Signal]] = {
     "/opentelemetry.proto.collector.metrics.v1.MetricsService/Export": "metrics",
     "/opentelemetry.proto.collector.logs.v1.LogsService/Export": "logs",
 }
+_METADATA: Final = ("ingero-threshold", "ingero-quorum-met")
 _PATIENCE_S: Final = 30.0
 # A call's message is read only when a worker takes the call, so thousands of calls in flight wait with the sender and
 # none has to be refused (exporters take RESOURCE_EXHAUSTED for permanent, and lose the data).
@@ -121,6 +123,9 @@ class _Services(grpc.GenericRpcHandler):
                 context.abort(grpc.StatusCode.UNAVAILABLE, str(error))
             except InternalError as error:
                 context.abort(grpc.StatusCode.INTERNAL, str(error))
+            if accepted.threshold is not None:
+                # Initial, not trailing: clients of every language can read it, and it is where a proxy looks.
+                context.send_initial_metadata(tuple(zip(_METADATA, as_text(accepted.threshold), strict=True)))
             return encode_response(signal, accepted.rejected, accepted.reason)
 
         return export

@@ -19,12 +19,14 @@ from ingero_mcp.errors import InternalError, StoreError, WireError
 from ingero_mcp.gate import RequireHost, RequireToken
 from ingero_mcp.otlp.response import response
 from ingero_mcp.otlp.signal import Signal
-from ingero_mcp.receiver.ingest import Export, Ingest
+from ingero_mcp.receiver.ingest import Accepted, Export, Ingest
 from ingero_mcp.semconv import UNKNOWN
+from ingero_mcp.thresholds import as_text
 from ingero_mcp.tokens import ANONYMOUS, Tokens
 
 _SIGNALS: Final[tuple[Signal, ...]] = ("traces", "metrics", "logs")
 _JSON, _PROTOBUF = "application/json", "application/x-protobuf"
+_THRESHOLD_HEADERS: Final = ("X-Ingero-Threshold", "X-Ingero-Quorum-Met")
 _RETRY_AFTER_S: Final = "5"
 _WORKERS: Final = 16
 # google.rpc.Code, as the body of an error carries it beside the HTTP status.
@@ -41,8 +43,10 @@ class _Refused(Exception):
         self.code = code
 
 
-def otlp_http_app(ingest: Ingest, tokens: Tokens, max_body_bytes: int, hosts: Sequence[str] | None) -> Starlette:
-    """The app with /v1/traces, /v1/metrics and /v1/logs.
+def otlp_http_app(
+    ingest: Ingest, tokens: Tokens, max_body_bytes: int, hosts: Sequence[str] | None, further: Sequence[Route] = ()
+) -> Starlette:
+    """The app with /v1/traces, /v1/metrics and /v1/logs, and `further` routes that senders ask.
 
     `max_body_bytes` bounds a body before and after inflating; `hosts` are the names under which it answers, None any.
     """
@@ -67,16 +71,26 @@ def otlp_http_app(ingest: Ingest, tokens: Tokens, max_body_bytes: int, hosts: Se
             except InternalError as error:
                 return _failure(500, _INTERNAL, str(error), is_json)
             message = response(signal, accepted.rejected, accepted.reason)
+            headers = _threshold(accepted)
             if is_json:
-                return Response(MessageToJson(message) if message else "{}", media_type=_JSON)
-            return Response(message.SerializeToString() if message else b"", media_type=_PROTOBUF)
+                return Response(MessageToJson(message) if message else "{}", headers=headers, media_type=_JSON)
+            body = message.SerializeToString() if message else b""
+            return Response(body, headers=headers, media_type=_PROTOBUF)
 
         return Route(f"/v1/{signal}", export, methods=["POST"])
 
     named = [Middleware(RequireHost, hosts=hosts)] if hosts is not None else []
     return Starlette(
-        routes=[exporter(signal) for signal in _SIGNALS], middleware=[*named, Middleware(RequireToken, tokens=tokens)]
+        routes=[*(exporter(signal) for signal in _SIGNALS), *further],
+        middleware=[*named, Middleware(RequireToken, tokens=tokens)],
     )
+
+
+def _threshold(accepted: Accepted) -> dict[str, str] | None:
+    """What an Ingero agent reads off the answer to its push: both headers or none."""
+    if accepted.threshold is None:
+        return None
+    return dict(zip(_THRESHOLD_HEADERS, as_text(accepted.threshold), strict=True))
 
 
 async def _body(request: Request, most: int) -> bytes:
