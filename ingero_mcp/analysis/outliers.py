@@ -1,16 +1,17 @@
-"""Which node is unlike its peers: a robust ranking of one value per node.
+"""Which node is unlike its peers: a robust ranking of the values of their series.
 
-The yardstick is the median of the nodes of a cluster and their median absolute deviation (MAD), which a
-single bad node cannot move. What cannot be known (two nodes, no spread) is said instead of computed.
+The yardstick is the median of the series of a cohort and their median absolute deviation (MAD), which a single bad one
+cannot move. A node is as conspicuous as its most conspicuous series: one slow GPU of eight does not hide behind the
+median of its own node. What cannot be known (two values, no spread) is said instead of computed.
 """
 
 from __future__ import annotations
 
 import math
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
-from statistics import median
+from statistics import NormalDist, median
 from typing import Final, Literal
 
 Direction = Literal["below", "above", "both"]
@@ -25,17 +26,21 @@ MATERIAL: Final = 0.01
 """A node that differs from its peers' median by a smaller share of it is none, however small the spread."""
 
 MATERIAL_FEW: Final = 0.10
-"""The same for fewer than `FEW` nodes, whose spread is only a rough guess."""
+"""The same for fewer than `FEW` values, whose spread is only a rough guess."""
 
 FEW: Final = 6
+
+_CHANCE: Final = 0.05  # that a cohort of any size has an outlier by chance
+_MOST_CAVEATS: Final = 8
 
 
 @dataclass(frozen=True, slots=True)
 class NodeValue:
-    """The value of one node: what is typical for it, or its total.
+    """The value of one series of a node: what is typical for it, or its total.
 
     `samples` counts the finite samples behind it. `share_beyond` is the share of them past the threshold; of
-    a total it is 1 or 0.
+    a total it is 1 or 0. Peers are the values of the same cluster, `cohort` and `kind`; `series` says which of its node
+    this is, "" where the node has but one.
     """
 
     cluster_id: str
@@ -43,14 +48,18 @@ class NodeValue:
     value: float
     samples: int
     share_beyond: float = 0.0
+    cohort: str = ""
+    kind: str = ""
+    series: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class RankedNode:
-    """A node among its peers.
+    """A node among its peers, by its most conspicuous series `node`.
 
     `difference` is the value minus `peer_median`; `distance` the same in robust standard deviations, None
-    where the peers have no spread or there are too few of them. `is_outlier` is the conclusion.
+    where the peers have no spread or there are too few of them. `is_outlier` is the conclusion; `odd` of `series` are
+    outliers.
     """
 
     node: NodeValue
@@ -58,6 +67,8 @@ class RankedNode:
     difference: float | None
     distance: float | None
     is_outlier: bool
+    odd: int = 0
+    series: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,41 +80,67 @@ class Ranking:
 
 
 def rank_nodes(nodes: Sequence[NodeValue], direction: Direction, *, has_threshold: bool = False) -> Ranking:
-    """Rank nodes by their distance from the nodes of the same cluster.
+    """Rank nodes by their distance from the series of the same cohort.
 
     With a threshold, nodes with samples past it are the outliers, by share of such samples. Without one, an
-    outlier is at least `CUTOFF` away and materially different. `direction` says which side counts.
+    outlier is at least `cutoff` away and materially different. `direction` says which side counts.
 
     >>> nodes = [NodeValue("c", f"n{i}", value, 10) for i, value in enumerate((0.91, 0.90, 0.30, 0.92))]
     >>> rank_nodes(nodes, "below").nodes[0].node.node_id
     'n2'
     """
-    clusters: dict[str, list[NodeValue]] = defaultdict(list)
-    for node in sorted(nodes, key=lambda node: (node.cluster_id, node.node_id)):  # ties stay in this order
-        clusters[node.cluster_id].append(node)
+    peers: dict[tuple[str, str, str], list[NodeValue]] = defaultdict(list)
+    in_order = sorted(nodes, key=lambda one: (one.cluster_id, one.node_id, one.cohort, one.kind, one.series))
+    for node in in_order:  # ties stay in this order
+        peers[node.cluster_id, node.cohort, node.kind].append(node)
     ranked: list[RankedNode] = []
     caveats: list[str] = []
-    for cluster_id, members in clusters.items():
-        ranked += _rank_cluster(members, direction, has_threshold)
-        caveats += [f"cluster {cluster_id}: {caveat}" for caveat in _caveats(members)]
-    ranked.sort(key=lambda entry: _conspicuousness(entry, direction), reverse=True)
-    return Ranking(tuple(ranked), tuple(caveats))
+    for group, members in peers.items():
+        ranked += _rank_cohort(members, direction, has_threshold)
+        caveats += [f"{_named(*group)}: {caveat}" for caveat in _caveats(members)]
+    more = len(caveats) - _MOST_CAVEATS
+    caveats = [*caveats[:_MOST_CAVEATS], f"{more} more of this sort"] if more > 1 else caveats
+    return Ranking(in_rank(ranked, direction), tuple(caveats))
 
 
-def _rank_cluster(members: list[NodeValue], direction: Direction, has_threshold: bool) -> list[RankedNode]:
+def in_rank(ranked: Sequence[RankedNode], direction: Direction) -> tuple[RankedNode, ...]:
+    """One entry per node and cohort, that of its most conspicuous series, the most conspicuous first."""
+    first: dict[tuple[str, str, str], RankedNode] = {}
+    odd: Counter[tuple[str, str, str]] = Counter()
+    count: Counter[tuple[str, str, str]] = Counter()
+    for entry in sorted(ranked, key=lambda entry: _conspicuousness(entry, direction), reverse=True):
+        place = entry.node.cluster_id, entry.node.node_id, entry.node.cohort
+        first.setdefault(place, entry)
+        odd[place] += entry.is_outlier
+        count[place] += 1
+    return tuple(
+        RankedNode(
+            entry.node, entry.peer_median, entry.difference, entry.distance, entry.is_outlier, odd[place], count[place]
+        )
+        for place, entry in first.items()
+    )
+
+
+def cutoff(members: int) -> float:
+    """Robust distance from which one of so many values is an outlier: more among hundreds, some of which are far."""
+    return max(CUTOFF, NormalDist().inv_cdf(1 - _CHANCE / (2 * members)))
+
+
+def _rank_cohort(members: list[NodeValue], direction: Direction, has_threshold: bool) -> list[RankedNode]:
     if len(members) < 3:
-        # Of two nodes either may be the odd one; alone, there is nothing to differ from.
+        # Of two either may be the odd one; alone, there is nothing to differ from.
         return [
             _compared(node, members[1 - place].value if len(members) == 2 else None, has_threshold)
             for place, node in enumerate(members)
         ]
-    center, sigma = _center_and_sigma(members)
+    center, sigma = center_and_sigma([node.value for node in members])
     least = (MATERIAL if len(members) >= FEW else MATERIAL_FEW) * abs(center)
+    far = cutoff(len(members))
     ranked = []
     for node in members:
         difference = node.value - center
         distance = difference / sigma if sigma > 0 else None
-        is_far = distance is None or abs(distance) >= CUTOFF
+        is_far = distance is None or abs(distance) >= far
         is_material = difference != 0 and abs(difference) >= least
         is_outlier = is_far and is_material and _counts(difference, direction)
         if has_threshold:
@@ -117,26 +154,33 @@ def _compared(node: NodeValue, other: float | None, has_threshold: bool) -> Rank
     return RankedNode(node, other, difference, None, has_threshold and node.share_beyond > 0)
 
 
-def _center_and_sigma(members: list[NodeValue]) -> tuple[float, float]:
-    center = median(node.value for node in members)
-    return center, MAD_TO_SIGMA * median(abs(node.value - center) for node in members)
+def center_and_sigma(values: Sequence[float]) -> tuple[float, float]:
+    """The median, and the standard deviation as the MAD has it."""
+    center = median(values)
+    return center, MAD_TO_SIGMA * median(abs(value - center) for value in values)
+
+
+def _named(cluster_id: str, cohort: str, kind: str) -> str:
+    return ", ".join([f"cluster {cluster_id}", *filter(None, (cohort, kind))])
 
 
 def _caveats(members: list[NodeValue]) -> list[str]:
+    what = "nodes" if len({node.node_id for node in members}) == len(members) else "series"
     if len(members) == 1:
-        return ["only one node has values, so there are no peers to compare it with"]
+        only = f"only {members[0].node_id}" if members[0].cohort else "only one node"
+        return [f"{only} has values, so there are no peers to compare it with"]
     if len(members) == 2:
-        return ["only two nodes have values: they can be compared, but not which of them is the odd one"]
+        return [f"only two {what} have values: they can be compared, but not which of them is the odd one"]
     caveats = []
     if len(members) < FEW:
         caveats.append(
-            f"only {len(members)} nodes have values, so distances are rough; "
+            f"only {len(members)} {what} have values, so distances are rough; "
             f"a difference under {MATERIAL_FEW:.0%} is not called an outlier"
         )
-    if _center_and_sigma(members)[1] == 0:
+    if center_and_sigma([node.value for node in members])[1] == 0:
         caveats.append(
-            "more than half of the nodes have the same value, so there is no spread to measure distance in; "
-            "nodes that differ are ranked by their difference"
+            f"more than half of the {what} have the same value, so there is no spread to measure distance in; "
+            "those that differ are ranked by their difference"
         )
     return caveats
 

@@ -75,5 +75,10 @@ def threshold_of(scores: Sequence[float], rule: Rule, previous: float | None = N
     value = center - rule.k * mad * MAD_TO_SIGMA
     if previous is not None:
         value = rule.ema_alpha * value + (1 - rule.ema_alpha) * previous
-    below = sum(score + _ROUNDING < value for score in known)
+    below = sum(is_below(score, value) for score in known)
     return Threshold(value, True, len(known), center, mad, below)
+
+
+def is_below(score: float, threshold: float) -> bool:
+    """Whether an agent with this score calls itself a straggler."""
+    return score + _ROUNDING < threshold

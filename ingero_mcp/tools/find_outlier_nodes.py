@@ -2,50 +2,30 @@
 
 from __future__ import annotations
 
+from collections import Counter, defaultdict
 from collections.abc import Sequence
-from statistics import median
 from typing import Annotated, Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from ingero_mcp.analysis.outliers import CUTOFF, Direction, RankedNode, rank_nodes
+from ingero_mcp.analysis.outliers import CUTOFF, RankedNode, Ranking
+from ingero_mcp.analysis.threshold import LEAST_K, MOST_K, K
 from ingero_mcp.cells import escaped
 from ingero_mcp.errors import ConfigError
 from ingero_mcp.semconv import ALIASES, HEALTH_SCORE
 from ingero_mcp.tools import event_history
 from ingero_mcp.tools.answer import DEFAULT_LIMIT, Answer, Table
 from ingero_mcp.tools.call import Call
+from ingero_mcp.tools.judged import By, Judged, judged_by_ingero, judged_by_peers
 from ingero_mcp.tools.nearest import listed
-from ingero_mcp.tools.samples import TREATMENTS, NodeSamples, Shape, per_node, shapes
+from ingero_mcp.tools.samples import MOST_SERIES, TREATMENTS, SeriesSamples, Shape, shapes
 from ingero_mcp.tools.scope import Scope, explain_empty, metric_names
 from ingero_mcp.tools.tool import FleetTool
 from ingero_mcp.windows import WINDOW_FORMS
 
 NAME: Final = "fleet.cluster.find_outlier_nodes"
 
-LOW_IS_BAD: Final = frozenset(
-    {
-        HEALTH_SCORE,
-        "ingero.node.throughput_ratio",
-        "ingero.node.compute_efficiency",
-        "ingero.node.memory_headroom",
-        "ingero.node.cpu_availability",
-        "gpu.clock.sm_mhz",
-    }
-)
-"""Metrics of which only a low value is a bad sign: `direction` auto means below for them."""
-
-_COLUMNS: Final = (
-    "cluster_id",
-    "node_id",
-    "outlier",
-    "value",
-    "peer_median",
-    "difference",
-    "distance",
-    "samples",
-    "share_beyond",
-)
+_MOST_COHORTS: Final = 8  # that are named
 
 
 class FindOutlierNodes(BaseModel):
@@ -76,6 +56,24 @@ class FindOutlierNodes(BaseModel):
         ),
     ] = "auto"
     cluster_id: Annotated[str | None, Field(description="Only this cluster. Default: all.")] = None
+    peers: Annotated[
+        Literal["cohort", "cluster"],
+        Field(
+            description="Whom a node is compared with: cohort (default: nodes of its cluster with the same GPU model, "
+            "workload, stage and shared cgroup) or cluster (all of them)."
+        ),
+    ] = "cohort"
+    method: Annotated[
+        Literal["peers", "ingero"],
+        Field(
+            description="peers (default: robust distance, both sides) or ingero (of health scores: the threshold that "
+            "Ingero's agents are told, median - k * MAD * 1.4826 of at least 5 active nodes of a cgroup cohort)."
+        ),
+    ] = "peers"
+    k: Annotated[
+        float,
+        Field(ge=LEAST_K, le=MOST_K, description=f"With method ingero: its k, {LEAST_K} to {MOST_K}. Default: {K:g}."),
+    ] = K
 
 
 class OutlierTable(Table):
@@ -103,7 +101,7 @@ def find_outlier_nodes(call: Call, given: FindOutlierNodes) -> Answer:
     found = shapes(call, scope) if metric else []
     if not metric or not found:
         return Answer(
-            columns=_columns(given),
+            columns=_columns(given, Ranking((), ())),
             rows=[],
             limit=DEFAULT_LIMIT,
             window=window,
@@ -115,15 +113,10 @@ def find_outlier_nodes(call: Call, given: FindOutlierNodes) -> Answer:
 
 def _ranked(call: Call, given: FindOutlierNodes, scope: Scope, found: list[Shape]) -> Answer:
     shape = found[0]
-    nodes = per_node(call, scope, shape.name, given.threshold)
-    direction = _direction(given, scope.metric or "", nodes)
-    ranking = rank_nodes(
-        [value for node in nodes if (value := node.against(direction))],
-        direction,
-        has_threshold=given.threshold is not None,
-    )
-    columns = _columns(given)
-    rows = [[_cell(entry, column) for column in columns] for entry in ranking.nodes]
+    judged = _judged(call, given, scope, shape)
+    ranking = judged.ranking
+    columns = _columns(given, ranking)
+    rows = [[_cell(entry, column, judged) for column in columns] for entry in ranking.nodes]
     follow_up = _events_of_worst(call, scope, ranking.nodes)
     return Answer(
         columns=columns,
@@ -131,18 +124,30 @@ def _ranked(call: Call, given: FindOutlierNodes, scope: Scope, found: list[Shape
         limit=DEFAULT_LIMIT,
         truncated_by="rows" if len(rows) > DEFAULT_LIMIT else "",
         window=scope.window,
-        notes=(*map(escaped, ranking.caveats), *_left_out(nodes, found)),
+        notes=(*map(escaped, [*_cohorts(ranking), *ranking.caveats]), *_left_out(judged.samples, found)),
         resume=lambda _: follow_up,
         follow_up=follow_up,
         facts={
             "metric": scope.metric,
             "value_is": TREATMENTS[shape.name].meaning,
             "unit": "ns" if shape.name == "span" else shape.unit,
-            "direction": direction,
-            "threshold": given.threshold,
+            "direction": judged.direction,
+            "threshold": given.threshold if given.threshold is not None else _only_threshold(judged),
             "outliers": sum(entry.is_outlier for entry in ranking.nodes),
         },
     )
+
+
+def _judged(call: Call, given: FindOutlierNodes, scope: Scope, shape: Shape) -> Judged:
+    if given.method == "peers":
+        how = By(given.threshold, given.direction, is_in_cohorts=given.peers == "cohort")
+        return judged_by_peers(call, scope, shape, how)
+    if scope.metric != HEALTH_SCORE or given.direction == "above" or given.threshold is not None:
+        raise ConfigError(
+            f"method ingero makes its own threshold for {HEALTH_SCORE}, and who is below it is an outlier; leave out "
+            'metric, threshold and direction, or use {"method": "peers"}'
+        )
+    return judged_by_ingero(call, scope, shape, given.k)
 
 
 def _events_of_worst(call: Call, scope: Scope, ranked: Sequence[RankedNode]) -> str | None:
@@ -171,34 +176,53 @@ def _only_metric(call: Call, scope: Scope) -> str | None:
     )
 
 
-def _direction(given: FindOutlierNodes, metric: str, nodes: list[NodeSamples]) -> Direction:
-    if given.direction != "auto":
-        return given.direction
-    if metric in LOW_IS_BAD:
-        return "below"
-    values = [node.value for node in nodes if node.value is not None]
-    if given.threshold is None or not values:
-        return "both"
-    return "below" if given.threshold <= median(values) else "above"
+def _columns(given: FindOutlierNodes, ranking: Ranking) -> tuple[str, ...]:
+    has_series = any(entry.series > 1 for entry in ranking.nodes)
+    return (
+        *("cluster_id", "node_id", "cohort"),
+        *(("series", "odd_series") if has_series else ()),
+        *("outlier", "value", "peer_median", "difference", "distance", "samples"),
+        *(("threshold",) if given.method == "ingero" else ()),
+        *(("share_beyond",) if given.threshold is not None else ()),
+    )
 
 
-def _columns(given: FindOutlierNodes) -> tuple[str, ...]:
-    return _COLUMNS if given.threshold is not None else _COLUMNS[:-1]
-
-
-def _cell(entry: RankedNode, column: str) -> object:
+def _cell(entry: RankedNode, column: str, judged: Judged) -> object:
+    node = entry.node
     cells: dict[str, object] = {
-        "cluster_id": entry.node.cluster_id,
-        "node_id": entry.node.node_id,
+        "cluster_id": node.cluster_id,
+        "node_id": node.node_id,
+        "cohort": node.cohort,
+        "series": node.series,
+        "odd_series": f"{entry.odd} of {entry.series}",
         "outlier": entry.is_outlier,
-        "value": _rounded(entry.node.value),
+        "value": _rounded(node.value),
         "peer_median": _rounded(entry.peer_median),
         "difference": _rounded(entry.difference),
         "distance": None if entry.distance is None else round(entry.distance, 2),
-        "samples": entry.node.samples,
-        "share_beyond": round(entry.node.share_beyond, 4),
+        "samples": node.samples,
+        "threshold": _rounded(judged.thresholds.get((node.cluster_id, node.cohort))),
+        "share_beyond": round(node.share_beyond, 4),
     }
     return cells[column]
+
+
+def _only_threshold(judged: Judged) -> float | None:
+    """Ingero's threshold, if there is one for all."""
+    return _rounded(next(iter(judged.thresholds.values()))) if len(judged.thresholds) == 1 else None
+
+
+def _cohorts(ranking: Ranking) -> list[str]:
+    """Which cohorts there are, where there are several in a cluster."""
+    nodes: dict[str, Counter[str]] = defaultdict(Counter)
+    for entry in ranking.nodes:
+        nodes[entry.node.cluster_id][entry.node.cohort] += 1
+    return [
+        f"cluster {cluster_id}: nodes are compared within {len(own)} cohorts: "
+        + listed(f"{cohort or 'the others'} ({count})" for cohort, count in own.most_common(_MOST_COHORTS))
+        for cluster_id, own in nodes.items()
+        if len(own) > 1
+    ]
 
 
 def _rounded(value: float | None) -> float | None:
@@ -206,13 +230,19 @@ def _rounded(value: float | None) -> float | None:
     return None if value is None else float(f"{value:.12g}")
 
 
-def _left_out(nodes: list[NodeSamples], found: list[Shape]) -> list[str]:
+def _left_out(samples: list[SeriesSamples], found: list[Shape]) -> list[str]:
     notes = []
-    if ignored := sum(node.non_finite for node in nodes):
-        where = listed(f"{node.node_id}: {node.non_finite}" for node in nodes if node.non_finite)
+    odd: Counter[str] = Counter()
+    for one in samples:
+        odd[one.node_id] += one.non_finite
+    if ignored := odd.total():
+        where = listed(f"{node}: {count}" for node, count in odd.items() if count)
         notes.append(f"{ignored} samples are NaN or infinite and were ignored ({where})")
-    if silent := [node.node_id for node in nodes if node.value is None]:
+    heard = {one.node_id for one in samples if one.value is not None}
+    if silent := [node for node in odd if node not in heard]:
         notes.append(f"without a finite value, so not ranked: {listed(silent)}")
+    if len(samples) >= MOST_SERIES:
+        notes.append(f"only the first {MOST_SERIES} series were compared; name a cluster_id")
     notes += [
         f"{shape.rows} events of this name are of another kind ({shape.name}) and were left out" for shape in found[1:]
     ]
@@ -223,13 +253,14 @@ TOOL: Final = FleetTool(
     name=NAME,
     title="Find outlier nodes",
     description=(
-        "Rank nodes by how unlike their peers (the other nodes of the cluster) they are in one metric: "
-        "robust distance from the median of the per-node values, in standard deviations estimated from "
-        f"the MAD; from {CUTOFF} on a node is an outlier. Start here to find the node that holds a cluster "
-        f"back. metric: default {HEALTH_SCORE} (ingero.health.score is the same), or the only one there "
+        "Rank nodes by how unlike their peers they are in one metric: robust distance from the median, in standard "
+        f"deviations estimated from the MAD; from {CUTOFF} on a node is an outlier. Peers are the nodes of the cluster "
+        "with the same GPU model, workload and stage (column cohort). Where a node has several GPUs, ranks or devices, "
+        "each is compared and the oddest stands for the node (column series). Start here to find the node that holds "
+        f"a cluster back. metric: default {HEALTH_SCORE} (ingero.health.score is the same), or the only one there "
         "is. Counters are differenced (cumulative) or summed (delta), spans compared by duration, events "
-        "counted. threshold: with it, nodes with samples past it are the outliers, by the share of such "
-        f"samples. direction: below, above, auto (default). window: {WINDOW_FORMS}; default all. The first "
+        "counted. threshold: with it, nodes with samples past it are the outliers. method: ingero judges as Ingero's "
+        f"agents do. window: {WINDOW_FORMS}; default all. The first "
         f"{DEFAULT_LIMIT} nodes are returned, most conspicuous first; `next` shows the events of the worst."
     ),
     arguments=FindOutlierNodes,
@@ -241,5 +272,8 @@ TOOL: Final = FleetTool(
         "threshold": 0.4,
         "direction": "below",
         "cluster_id": "prod",
+        "peers": "cohort",
+        "method": "peers",
+        "k": 2.0,
     },
 )

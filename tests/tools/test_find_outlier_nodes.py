@@ -167,11 +167,11 @@ async def test_cumulative_counters_are_differenced_and_resets_are_counted(store:
 
 
 async def test_the_series_of_a_node_are_differenced_one_by_one(store: Store) -> None:
-    # Interleaved, as two GPUs of one node are: taken as one series, every point would look like a reset.
+    # Interleaved, as two queues of one node are: taken as one series, every point would look like a reset.
     rows = []
     for node in ("n1", "n2", "n3"):
-        for gpu, values in (("a", [1000, 1001]), ("b", [5, 6])):
-            rows += counter("gpu.errors", "cumulative", {node: values}, gpu=gpu)
+        for queue, values in (("a", [1000, 1001]), ("b", [5, 6])):
+            rows += counter("gpu.errors", "cumulative", {node: values}, queue=queue)
     put(store, rows)
     result = await ask(store, OUTLIERS, {"metric": "gpu.errors"})
     assert {row["node_id"]: row["value"] for row in table_of(result)} == {"n1": 2, "n2": 2, "n3": 2}
@@ -190,7 +190,7 @@ async def test_a_sum_that_may_fall_is_read_like_a_gauge(store: Store) -> None:
     )
     result = await ask(store, OUTLIERS)
     assert {row["value"] for row in table_of(result)} == {4}
-    assert result.structured_content["value_is"] == "median of the node's samples"
+    assert result.structured_content["value_is"] == "median of the samples"
 
 
 async def test_a_threshold_on_a_counter_is_for_its_total(store: Store) -> None:

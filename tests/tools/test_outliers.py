@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 from statistics import median
 
 import pytest
 
-from ingero_mcp.analysis.outliers import CUTOFF, MAD_TO_SIGMA, NodeValue, rank_nodes
+from ingero_mcp.analysis.outliers import CUTOFF, MAD_TO_SIGMA, NodeValue, cutoff, rank_nodes
 
 
 def nodes(*values: float, cluster_id: str = "c") -> list[NodeValue]:
@@ -72,3 +73,34 @@ def test_the_ranking_does_not_depend_on_the_order_of_the_nodes() -> None:
     given = nodes(5, 3, 9, 1, 7, 100)
     shuffled = random.Random(3).sample(given, len(given))
     assert rank_nodes(given, "both").nodes == rank_nodes(shuffled, "both").nodes
+
+
+def test_of_many_values_some_are_far_by_chance_so_more_is_asked_of_them() -> None:
+    assert cutoff(8) == cutoff(64) == CUTOFF
+    assert CUTOFF < cutoff(1000) < cutoff(80_000) < 6
+    chance = random.Random(5)
+    called = [
+        any(entry.is_outlier for entry in rank_nodes(nodes(*(chance.gauss(100, 5) for _ in range(2000))), "both").nodes)
+        for _ in range(20)
+    ]
+    assert sum(called) <= 5
+
+
+def test_a_node_is_as_odd_as_its_oddest_series_and_stands_once() -> None:
+    values = [
+        NodeValue("c", f"n{node}", 100.0 + node + gpu / 10, 3, series=f"GPU {gpu}")
+        for node in range(3)
+        for gpu in range(4)
+    ]
+    values[6] = replace(values[6], value=10.0)
+    ranking = rank_nodes(values, "both")
+    assert ranking.nodes[0].node.node_id == "n1"
+    assert len(ranking.nodes) == 3
+    assert (ranking.nodes[0].node.series, ranking.nodes[0].odd, ranking.nodes[0].series) == ("GPU 2", 1, 4)
+
+
+def test_many_small_cohorts_are_not_listed_without_end() -> None:
+    alone = [NodeValue("c", f"n{place}", 1.0, 1, cohort=f"model {place}") for place in range(100)]
+    caveats = rank_nodes(alone, "both").caveats
+    assert len(caveats) == 9
+    assert caveats[-1] == "92 more of this sort"
