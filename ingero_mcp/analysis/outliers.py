@@ -32,6 +32,7 @@ FEW: Final = 6
 
 _CHANCE: Final = 0.05  # that a cohort of any size has an outlier by chance
 _MOST_CAVEATS: Final = 8
+_MOST_NAMED: Final = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,13 +95,14 @@ def rank_nodes(nodes: Sequence[NodeValue], direction: Direction, *, has_threshol
     for node in in_order:  # ties stay in this order
         peers[node.cluster_id, node.cohort, node.kind].append(node)
     ranked: list[RankedNode] = []
-    caveats: list[str] = []
-    for group, members in peers.items():
+    caveats: dict[tuple[str, str], list[str]] = defaultdict(list)
+    for (cluster_id, cohort, kind), members in peers.items():
         ranked += _rank_cohort(members, direction, has_threshold)
-        caveats += [f"{_named(*group)}: {caveat}" for caveat in _caveats(members)]
-    more = len(caveats) - _MOST_CAVEATS
-    caveats = [*caveats[:_MOST_CAVEATS], f"{more} more of this sort"] if more > 1 else caveats
-    return Ranking(in_rank(ranked, direction), tuple(caveats))
+        for caveat in _caveats(members):
+            caveats[cluster_id, caveat].append(" ".join(filter(None, (cohort, kind))))
+    said = [f"cluster {cluster_id}{_of(groups)}: {caveat}" for (cluster_id, caveat), groups in caveats.items()]
+    more = [f"{len(said) - _MOST_CAVEATS} more of this sort"] if len(said) > _MOST_CAVEATS else []
+    return Ranking(in_rank(ranked, direction), (*said[:_MOST_CAVEATS], *more))
 
 
 def in_rank(ranked: Sequence[RankedNode], direction: Direction) -> tuple[RankedNode, ...]:
@@ -160,15 +162,18 @@ def center_and_sigma(values: Sequence[float]) -> tuple[float, float]:
     return center, MAD_TO_SIGMA * median(abs(value - center) for value in values)
 
 
-def _named(cluster_id: str, cohort: str, kind: str) -> str:
-    return ", ".join([f"cluster {cluster_id}", *filter(None, (cohort, kind))])
+def _of(groups: list[str]) -> str:
+    """Of which groups of peers something is said."""
+    named = [group for group in groups if group]
+    if len(groups) <= _MOST_NAMED:
+        return f" ({'; '.join(named)})" if named else ""
+    return f" (of {len(groups)} groups of peers, such as {named[0]})"
 
 
 def _caveats(members: list[NodeValue]) -> list[str]:
     what = "nodes" if len({node.node_id for node in members}) == len(members) else "series"
     if len(members) == 1:
-        only = f"only {members[0].node_id}" if members[0].cohort else "only one node"
-        return [f"{only} has values, so there are no peers to compare it with"]
+        return ["only one node has values, so there are no peers to compare it with"]
     if len(members) == 2:
         return [f"only two {what} have values: they can be compared, but not which of them is the odd one"]
     caveats = []

@@ -1,4 +1,4 @@
-"""`fleet.cluster.get_cost`: GPU-hours and what they cost, per node, hour or rank."""
+"""`fleet.cluster.get_cost`: GPU-hours and what they cost: lost, by cause; or occupied, per node, hour or rank."""
 
 from __future__ import annotations
 
@@ -8,14 +8,17 @@ from typing import Annotated, Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from ingero_mcp import semconv
-from ingero_mcp.analysis.rates import Rate, rates_for
+from ingero_mcp.analysis.rates import Rate
+from ingero_mcp.cells import escaped
 from ingero_mcp.tools.answer import MAX_LIMIT, Answer, Table
 from ingero_mcp.tools.call import Call
+from ingero_mcp.tools.cost_by_cause import CAUSE_COLUMNS, CAUSE_NOTES, CauseRow, rows_by_cause
+from ingero_mcp.tools.gpus import Gpus, gpus_of_nodes, price_of
+from ingero_mcp.tools.jobs import MAX_JOBS
+from ingero_mcp.tools.priced import price_notes, totals
 from ingero_mcp.tools.scope import Scope, explain_empty
 from ingero_mcp.tools.tool import FleetTool
-from ingero_mcp.views.view import attribute, whole
-from ingero_mcp.windows import WINDOW_FORMS, iso
+from ingero_mcp.windows import WINDOW_FORMS, Window, iso
 
 NAME: Final = "fleet.cluster.get_cost"
 
@@ -50,13 +53,6 @@ _PRESENCE: Final = """
            sum(last_ns - first_ns + CASE WHEN before_ns <= {silence} THEN before_ns ELSE 0 END) AS present_ns
     FROM pieces GROUP BY ALL ORDER BY ALL
 """
-_GPUS: Final = f"""
-    SELECT cluster_id, node_id, count(DISTINCT gpu_uuid) AS seen,
-           max({whole(semconv.GPU_COUNT)}) FILTER (WHERE metric_name = '{semconv.NODE_INFO}') AS declared,
-           max({attribute(semconv.GPU_MODEL)}) FILTER (WHERE metric_name = '{semconv.NODE_INFO}') AS model,
-           max({attribute(semconv.PROVIDER)}) AS provider
-    FROM events WHERE {{where}} GROUP BY ALL
-"""
 
 
 class GetCost(BaseModel):
@@ -67,9 +63,10 @@ class GetCost(BaseModel):
     window: Annotated[str | None, Field(description=f"Time range: {WINDOW_FORMS}. Default: all.")] = None
     cluster_id: Annotated[str | None, Field(description="Only this cluster. Default: all.")] = None
     by: Annotated[
-        Literal["node", "hour", "rank"],
+        Literal["cause", "node", "rank", "hour"],
         Field(
-            description="One row per node, per node and hour, or per rank (one GPU each): node (default), hour, rank."
+            description="cause: what was lost, one row per finding of the jobs in the window. What was occupied: node "
+            "(default), rank (one GPU each), hour (per node and hour)."
         ),
     ] = "node"
     gpu_model: Annotated[
@@ -84,48 +81,62 @@ class GetCost(BaseModel):
 class CostTable(Table):
     """The structured content of get_cost."""
 
-    gpu_hours: Annotated[float, Field(description="sum over all rows")] = 0.0
+    gpu_hours: Annotated[float, Field(description="sum over all rows: by cause those lost, else those occupied")] = 0.0
     usd_low: Annotated[float | None, Field(exclude_if=lambda value: value is None)] = None
     usd_high: Annotated[float | None, Field(exclude_if=lambda value: value is None)] = None
     unpriced_gpu_hours: Annotated[float, Field(description="of GPUs whose price is unknown, not in usd")] = 0.0
 
 
-@dataclass(frozen=True, slots=True)
-class _Fleet:
-    """What was reported of a node: its GPUs (0: none), their model and the provider ("" if not reported)."""
-
-    gpus: int
-    model: str
-    provider: str
-
-
 def get_cost(call: Call, given: GetCost) -> Answer:
-    """Presence times GPUs, priced."""
+    """What was lost, or presence times GPUs, priced."""
     window = call.window(given.window)
+    if given.by == "cause":
+        return _by_cause(call, given, window)
     scope = Scope(cluster_id=given.cluster_id, window=window)
     columns = ("cluster_id", "node_id", *_KEYS[given.by], *_COLUMNS)
     where = scope.where()
-    fleet = {
-        (str(cluster), str(node)): _Fleet(max(_int(seen), _int(declared)), str(model or ""), str(provider or ""))
-        for cluster, node, seen, declared, model, provider in call.read(_GPUS.format(where=where), MAX_LIMIT).rows
-    }
+    fleet = gpus_of_nodes(call, where)
     present = call.read(_presence(given, where), MAX_LIMIT)
     if not present.rows:
         return Answer(columns, [], MAX_LIMIT, window=window, notes=explain_empty(call, scope))
     rows = [_row(given, row, fleet[str(row[0]), str(row[1])]) for row in present.rows]
-    used = {rate for row in rows for rate in row.rates}
     return Answer(
         columns,
         [row.cells for row in rows],
         MAX_LIMIT,
         truncated_by=present.truncated_by,
         window=window,
-        notes=tuple(_notes(given, rows, used)),
-        facts=_totals(rows),
+        notes=tuple(_notes(given, rows)),
+        facts=totals(rows),
     )
 
 
 _KEYS: Final[dict[str, tuple[str, ...]]] = {"node": (), "hour": ("hour",), "rank": ("rank",)}
+
+
+def _by_cause(call: Call, given: GetCost, window: Window | None) -> Answer:
+    rows: list[CauseRow] = []
+    is_all = True
+    if window is not None:
+        rows, is_all = rows_by_cause(call, window, given.cluster_id, given.gpu_model or "", given.rate_usd_per_gpu_hour)
+    if not rows:
+        why = explain_empty(call, Scope(cluster_id=given.cluster_id, window=window))
+        return Answer(CAUSE_COLUMNS, [], MAX_LIMIT, window=window, notes=(_NO_JOB, *why))
+    notes = [*CAUSE_NOTES]
+    notes += [] if is_all else [f"only the {MAX_JOBS} jobs with most events were looked at"]
+    if any(row.hours is None for row in rows):
+        notes.append("where gpu_hours_lost is NULL it is not known, which is not 0")
+    return Answer(
+        CAUSE_COLUMNS,
+        [row.cells for row in rows],
+        MAX_LIMIT,
+        window=window,
+        notes=(*map(escaped, notes), *price_notes(rows, given.rate_usd_per_gpu_hour)),
+        facts=totals(rows),
+    )
+
+
+_NO_JOB: Final = "no job of this window has collectives or computing to judge by; by node says what was occupied"
 
 
 def _presence(given: GetCost, where: str) -> str:
@@ -142,29 +153,25 @@ def _presence(given: GetCost, where: str) -> str:
 @dataclass(frozen=True, slots=True)
 class _Row:
     cells: tuple[object, ...]
-    gpu_hours: float
+    hours: float
     usd: tuple[float, float] | None
     rates: tuple[Rate, ...]
 
 
-def _row(given: GetCost, present: Sequence[object], fleet: _Fleet) -> _Row:
+def _row(given: GetCost, present: Sequence[object], fleet: Gpus) -> _Row:
     cluster_id, node_id, rank, hour_ns, present_ns = present
-    gpus = 1 if given.by == "rank" else fleet.gpus
+    gpus = 1 if given.by == "rank" else fleet.count
     hours = _int(present_ns) / _HOUR_NS * gpus
-    model = fleet.model or given.gpu_model or ""
-    rates = () if given.rate_usd_per_gpu_hour is not None else rates_for(model, fleet.provider)
-    prices = [rate.usd_per_gpu_hour for rate in rates]
-    if given.rate_usd_per_gpu_hour is not None:
-        prices = [given.rate_usd_per_gpu_hour]
-    low, high = (min(prices), max(prices)) if prices else (None, None)
+    price = price_of([fleet], given.gpu_model or "", given.rate_usd_per_gpu_hour)
+    low, high = price.low, price.high
     usd = (hours * low, hours * high) if low is not None and high is not None else None
     key = {"node": (), "hour": (iso(_int(hour_ns)),), "rank": (rank,)}[given.by]
     cells = (
         cluster_id,
         node_id,
         *key,
-        model or "unknown",
-        fleet.provider or "unknown",
+        price.model or "unknown",
+        price.provider or "unknown",
         gpus or None,
         round(hours, 4) if gpus else None,
         round(usd[0], 4) if usd and gpus else None,
@@ -172,37 +179,17 @@ def _row(given: GetCost, present: Sequence[object], fleet: _Fleet) -> _Row:
         low,
         high,
     )
-    return _Row(cells, hours, usd, rates)
+    return _Row(cells, hours, usd, price.rates)
 
 
-def _totals(rows: Sequence[_Row]) -> dict[str, object]:
-    priced = [row for row in rows if row.usd is not None]
-    return {
-        "gpu_hours": round(sum(row.gpu_hours for row in rows), 4),
-        "usd_low": round(sum(row.usd[0] for row in priced if row.usd), 4) if priced else None,
-        "usd_high": round(sum(row.usd[1] for row in priced if row.usd), 4) if priced else None,
-        "unpriced_gpu_hours": round(sum(row.gpu_hours for row in rows if row.usd is None), 4),
-    }
-
-
-def _notes(given: GetCost, rows: Sequence[_Row], used: set[Rate]) -> list[str]:
+def _notes(given: GetCost, rows: Sequence[_Row]) -> list[str]:
     notes = [
         "GPU-hours are the time in which a node was heard from (silences up to 5 minutes included) times its GPUs; "
-        "this is what was occupied, not what was wasted"
+        "this is what was occupied, not what was wasted (by: cause)"
     ]
-    if any(not row.gpu_hours for row in rows) and given.by != "rank":
+    if any(not row.hours for row in rows) and given.by != "rank":
         notes.append("nodes without gpu_hours reported no GPU (gpu.uuid, or ingero.node.info with ingero.gpu_count)")
-    if given.rate_usd_per_gpu_hour is not None:
-        notes.append(f"rate: {given.rate_usd_per_gpu_hour:g} USD per GPU-hour, as given in the call")
-    elif any(row.usd is None for row in rows):
-        notes.append("where usd is NULL the rate is unknown: give gpu_model, or rate_usd_per_gpu_hour")
-    in_order = sorted(used, key=lambda rate: (rate.gpu, rate.provider, rate.usd_per_gpu_hour))
-    notes += [
-        f"rate: {rate.gpu} {rate.provider or 'market'} {rate.usd_per_gpu_hour:g} USD ({rate.kind}, "
-        f"as of {rate.as_of}, {rate.source})"
-        for rate in in_order
-    ]
-    return notes
+    return notes + price_notes(rows, given.rate_usd_per_gpu_hour)
 
 
 def _int(value: object) -> int:
@@ -213,9 +200,10 @@ TOOL: Final = FleetTool(
     name=NAME,
     title="What the GPUs cost",
     description=(
-        "GPU-hours and their price per node, hour or rank, from the GPUs that were observed. Prices are a range with "
-        "rate, date and source; a GPU whose rate is not known is said to be unknown, not free. It prices what was "
-        "occupied; it does not yet say what of it was wasted."
+        "GPU-hours and their price. by: cause says what was lost: per finding of the jobs in the window (see "
+        "explain_stall) the wall time it cost times all GPUs of the job, how that was worked out, and whether it is an "
+        "upper bound; a healthy job lost 0. by: node, rank or hour price what was occupied. Prices are a range with "
+        "rate, date and source; a GPU whose rate is not known is said to be unknown, not free."
     ),
     arguments=GetCost,
     answer=get_cost,
@@ -223,7 +211,7 @@ TOOL: Final = FleetTool(
     example={
         "window": "last 1h",
         "cluster_id": "prod",
-        "by": "node",
+        "by": "cause",
         "gpu_model": "NVIDIA H100 80GB HBM3",
         "rate_usd_per_gpu_hour": 2.49,
     },

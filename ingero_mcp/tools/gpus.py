@@ -1,11 +1,13 @@
-"""What GPUs nodes have, as they reported it."""
+"""What GPUs nodes have, as they reported it, and what an hour of them costs."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
 from ingero_mcp import semconv
+from ingero_mcp.analysis.rates import Rate, rates_for
 from ingero_mcp.tools.answer import MAX_LIMIT
 from ingero_mcp.tools.call import Call
 from ingero_mcp.views.view import attribute, whole
@@ -42,3 +44,33 @@ def gpus_of_nodes(call: Call, where: str) -> dict[tuple[str, str], Gpus]:
 
 def _int(value: object) -> int:
     return int(value) if isinstance(value, int | float) else 0
+
+
+@dataclass(frozen=True, slots=True)
+class Price:
+    """What a GPU-hour costs in US dollars: `low` to `high` by `rates`, None where it is not known; of which GPUs."""
+
+    low: float | None
+    high: float | None
+    rates: tuple[Rate, ...]
+    model: str
+    provider: str
+
+
+def price_of(gpus: Iterable[Gpus], gpu_model: str = "", own_rate: float | None = None) -> Price:
+    """The price of a GPU-hour on nodes with these GPUs: `own_rate` if given; `gpu_model` is that of who reports none.
+
+    Of several models or providers the range is over all; if one of them is not in the table nothing is known.
+    """
+    kinds = {(one.model or gpu_model, one.provider) for one in gpus} or {(gpu_model, "")}
+    if len(kinds) > 1:
+        # A node that reports nothing has what the others of its job have.
+        kinds = {kind for kind in kinds if kind[0]} or kinds
+    model = ", ".join(sorted({model for model, _ in kinds} - {""}))
+    provider = ", ".join(sorted({provider for _, provider in kinds} - {""}))
+    if own_rate is not None:
+        return Price(own_rate, own_rate, (), model, provider)
+    fitting = [rates_for(*kind) for kind in sorted(kinds)]
+    rates = tuple(dict.fromkeys(rate for own in fitting for rate in own)) if all(fitting) else ()
+    prices = [rate.usd_per_gpu_hour for rate in rates]
+    return Price(min(prices, default=None), max(prices, default=None), rates, model, provider)

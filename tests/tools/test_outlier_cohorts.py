@@ -66,7 +66,7 @@ async def test_a_node_alone_in_its_cohort_is_not_judged_and_that_is_said(store: 
     put(store, [*samples(nodes | {"odd": [0.3]}), *info(H100, *nodes), *info(A100, "odd")])
     result = await ask(store, OUTLIERS, {"metric": HEALTH_SCORE})
     assert outliers(table_of(result)) == []
-    assert "cluster c1, A100-80: only odd has values, so there are no peers" in text_of(result)
+    assert "cluster c1 (A100-80): only one node has values, so there are no peers" in text_of(result)
 
 
 async def test_workloads_are_compared_with_their_own(store: Store) -> None:

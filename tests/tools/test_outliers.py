@@ -99,8 +99,11 @@ def test_a_node_is_as_odd_as_its_oddest_series_and_stands_once() -> None:
     assert (ranking.nodes[0].node.series, ranking.nodes[0].odd, ranking.nodes[0].series) == ("GPU 2", 1, 4)
 
 
-def test_many_small_cohorts_are_not_listed_without_end() -> None:
-    alone = [NodeValue("c", f"n{place}", 1.0, 1, cohort=f"model {place}") for place in range(100)]
-    caveats = rank_nodes(alone, "both").caveats
-    assert len(caveats) == 9
-    assert caveats[-1] == "92 more of this sort"
+def test_what_is_said_of_many_cohorts_is_said_once() -> None:
+    alone = [NodeValue("c", f"n{place:02}", 1.0, 1, cohort=f"model {place:02}") for place in range(100)]
+    assert rank_nodes(alone, "both").caveats == (
+        "cluster c (of 100 groups of peers, such as model 00): only one node has values, so there are no peers to "
+        "compare it with",
+    )
+    clusters = [NodeValue(f"c{place}", "n", 1.0, 1) for place in range(100)]
+    assert len(rank_nodes(clusters, "both").caveats) == 9
