@@ -24,7 +24,7 @@ Telemetry of GPU clusters: NCCL collectives, CUDA calls, host and GPU metrics, p
 server to find out why training or inference is slow, which rank or node holds the others back, and what it did.
 
 Flow: {explain_stall.NAME} says which rank holds a job up and since when; {event_history.NAME} shows what it \
-did; {find_outlier_nodes.NAME} compares nodes; {get_cost.NAME} prices GPU-hours; {run_analysis.NAME} \
+did; {find_outlier_nodes.NAME} compares nodes; {get_cost.NAME} prices losses; {run_analysis.NAME} \
 answers the rest in SQL.
 
 Relations: events (one row per sample, span or log record: cluster_id, node_id, rank, timestamp_ns, \
