@@ -32,6 +32,7 @@ MAX_SERIES: Final = 100
 """Cohorts that are shown on /metrics, those with most nodes: senders choose the names."""
 
 _LONGEST_NAME: Final = 256
+_READ: Final = ("cluster_id", "node_id", "timestamp_ns", "value_double", "attrs_json")
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +64,7 @@ class Thresholds(Collector):
         is_score = pc.equal(events.column("metric_name"), pa.scalar(semconv.HEALTH_SCORE))
         if not pc.any(is_score).as_py():
             return
-        scores = events.filter(is_score)
+        scores = events.select(list(_READ)).filter(is_score)
         nodes = list(zip(scores.column("cluster_id").to_pylist(), scores.column("node_id").to_pylist(), strict=True))
         last = {node: row for row, node in enumerate(nodes)}
         now = self._clock()
