@@ -114,7 +114,7 @@ def test_a_collector_loses_nothing_across_a_restart_of_the_server(tmp_path: Path
     with collector(tmp_path, f"http://127.0.0.1:{ports[protocol]}", protocol) as address:
         with ServerProcess.start(path, *flags) as server:
             send(address, range(BATCHES // 2))
-            # This collector drops what is on its way when a connection breaks ("stream closed because of a broken pipe").
+            # This collector drops what is on its way when a connection breaks ("... because of a broken pipe").
             wait_until(lambda: counts(server.url)[0] == BATCHES * ROWS)
             server.kill()
         send(address, range(BATCHES // 2, BATCHES))
