@@ -1,0 +1,130 @@
+"""Somebody else on the host takes the CPU that a process which calls the GPU could have used."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+from statistics import median
+from typing import Final
+
+from ingero_mcp.analysis.chains.chain import JOINED_NS, Chain, Line, Severity
+from ingero_mcp.analysis.chains.cpu_busy import is_saturated
+from ingero_mcp.analysis.chains.cpu_taken import RUNNABLE
+from ingero_mcp.analysis.chains.record import CELL_NS, TRACERS, Away, Record, Scheduled, Span, first_ids, named
+from ingero_mcp.analysis.chains.usual import against_rest
+from ingero_mcp.analysis.findings import Statement
+from ingero_mcp.analysis.words import duration_text
+
+_MATERIAL: Final = 0.05  # of the time of the process
+_SEVERE: Final = 0.25
+_OFTEN: Final = 2.0
+_MUCH_LONGER: Final = 2.0  # times the median of the other cgroups
+_VERY_MUCH_LONGER: Final = 5.0
+_ADVICE: Final = "keep {who} off the cores of the job: cpuset or nice for it, or another host"
+
+
+def noisy_neighbour(record: Record) -> Iterator[Chain]:
+    """By who took the CPU where that was recorded, else by cgroups while the CPUs of the host were busy."""
+    known = [one for one in record.away if one.state == RUNNABLE and _is_other(record, one)]
+    yield from _by_taker(record, known) if known else _by_cgroup(record)
+
+
+def _is_other(record: Record, one: Away) -> bool:
+    if one.by_pid is None and not one.by:
+        return False
+    own = one.by_pid in record.callers() or one.by_pid in record.children.get(one.pid, ())
+    return not own and one.by not in TRACERS and not one.by.startswith("swapper")
+
+
+def _by_taker(record: Record, known: list[Away]) -> Iterator[Chain]:
+    taken: defaultdict[tuple[int, str], dict[int, int]] = defaultdict(lambda: defaultdict(int))
+    for one in known:
+        taken[one.pid, one.by or f"pid {one.by_pid}"][one.cell_ns] += one.off_cpu_ns
+    for (pid, by), cells in sorted(taken.items()):
+        often = sorted(cell for cell, ns in cells.items() if ns >= _MATERIAL * CELL_NS)
+        for span in _runs(often):
+            time = against_rest(cells.items(), CELL_NS, span, record.seen)
+            if time.times is None or time.times >= _OFTEN:
+                own = [one for one in known if one.pid == pid and (one.by or f"pid {one.by_pid}") == by]
+                yield _chain(record, own, span, time.amount, time.words())
+
+
+def _runs(cells: list[int]) -> list[Span]:
+    runs: list[Span] = []
+    for cell in cells:
+        if runs and cell <= runs[-1].end_ns + JOINED_NS:
+            runs[-1] = Span(runs[-1].start_ns, cell + CELL_NS)
+        else:
+            runs.append(Span(cell, cell + CELL_NS))
+    return runs
+
+
+def _chain(record: Record, own: list[Away], span: Span, taken_ns: float, usual: str) -> Chain:
+    here = [one for one in own if span.touches(one.cell_ns, one.cell_ns + CELL_NS)]
+    most = max(here, key=lambda one: one.off_cpu_ns)
+    by, whose = named(most.by, most.by_pid), named(most.process, most.pid)
+    share = taken_ns / 1e9 / span.seconds
+    text = f"{by} took the CPU of {whose} for {duration_text(taken_ns)}, {share:.0%} of {span.seconds:.0f} s"
+    count = sum(one.count for one in here)
+    ids = first_ids(one.event_id for one in sorted(here, key=lambda one: -one.off_cpu_ns))
+    fact = Statement(f"{text}: {count} times, {usual}", taken_ns / 1e6, "ms", ids)
+    descriptor = f"neighbour-{most.by or most.by_pid}-of-{most.pid}"
+    return _named(record, span, "HIGH" if share >= _SEVERE else "MEDIUM", descriptor, text, by, fact)
+
+
+def _by_cgroup(record: Record) -> Iterator[Chain]:
+    """An agent puts a switch down to a cgroup that is not always the right one, and counts sleep: what it says counts
+    only while the CPUs are busy, and never more than MEDIUM."""
+    windows: defaultdict[Span, list[Scheduled]] = defaultdict(list)
+    for one in record.scheduled:
+        windows[one.span].append(one)
+    late: list[tuple[Scheduled, float]] = []
+    for span, rows in sorted(windows.items(), key=lambda item: item[0].start_ns):
+        times = _longer(record, rows)
+        if times and is_saturated(record, span):
+            if late and span.start_ns > late[-1][0].span.end_ns + JOINED_NS:
+                yield _of_cgroup(record, late)
+                late = []
+            late.append(times)
+    if late:
+        yield _of_cgroup(record, late)
+
+
+def _longer(record: Record, rows: list[Scheduled]) -> tuple[Scheduled, float] | None:
+    """The cgroup of the job and how many times as long as in others its threads were off the CPU, if much longer."""
+    others = [one.p99_ns for one in rows if one.cgroup_id not in record.cgroups]
+    own = [one for one in rows if one.cgroup_id in record.cgroups]
+    usual = median(others) if others else 0
+    if not own or not usual or own[0].p99_ns < _MUCH_LONGER * usual:
+        return None
+    return own[0], own[0].p99_ns / usual
+
+
+def _of_cgroup(record: Record, late: list[tuple[Scheduled, float]]) -> Chain:
+    span = Span(late[0][0].span.start_ns, late[-1][0].span.end_ns)
+    worst = max(times for _, times in late)
+    text = f"the threads of {late[0][0].name} were off the CPU {worst:.1f}x as long (p99) as those of other cgroups"
+    fact = Statement(f"{text}, in {len(late)} windows; sleep is not told from waiting", worst, "x")
+    severity: Severity = "MEDIUM" if worst >= _VERY_MUCH_LONGER else "LOW"
+    return _named(record, span, severity, "neighbour-cgroup", text, "the other cgroups", fact)
+
+
+def _named(
+    record: Record, span: Span, severity: Severity, descriptor: str, summary: str, who: str, fact: Statement
+) -> Chain:
+    return Chain(
+        cluster_id=record.cluster_id,
+        node_id=record.node_id,
+        kind="noisy_neighbour",
+        descriptor=descriptor,
+        start_ns=span.start_ns,
+        end_ns=span.end_ns,
+        severity=severity,
+        summary=summary,
+        root_cause=fact.statement,
+        explanation="A thread that could run had no CPU. Whoever had it is not one of the processes that call the GPU.",
+        recommendations=(_ADVICE.format(who=who),),
+        timeline=(Line("HOST", "sched_switch", summary),),
+        evidence=(fact,),
+        job_id=record.job_id,
+    )
