@@ -15,6 +15,11 @@ ASKS: Final = frozenset(("cudaMalloc", "cudaMallocAsync", "cudaMallocManaged", "
 ALLOCATIONS: Final = FREES | ASKS
 _MATERIAL: Final = 0.2
 
+ADVICE: Final = (
+    "keep the allocator's cache: no torch.cuda.empty_cache() in the loop, a smaller batch, or "
+    "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True"
+)
+
 
 def allocator(record: Record, trouble: Trouble) -> Cause | None:
     """The slow calls are those of the allocator; cudaFree waits until the GPU has done all it was asked for."""
@@ -30,8 +35,5 @@ def allocator(record: Record, trouble: Trouble) -> Cause | None:
         strength=_MATERIAL,
         statements=(Statement(text, count, "calls", ids),),
         lines=(Line("CUDA", trouble.op, text),),
-        advice=(
-            "keep the allocator's cache: no torch.cuda.empty_cache() in the loop, a smaller batch, or "
-            "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True",
-        ),
+        advice=(ADVICE,),
     )

@@ -34,7 +34,7 @@ class Trouble:
 
 @dataclass(frozen=True, slots=True)
 class Cause:
-    """Something that was seen together with trouble; `words` are a part of a sentence.
+    """Something that was seen together with trouble; `words` are a part of a sentence, `short` the same in fewer.
 
     `strength` is the share of the lost time that it covers, 0 where it only happened in the same time. `raises` marks
     what makes trouble severe. `is_work` says that the calls had more to do, which is no fault of the node.
@@ -47,6 +47,7 @@ class Cause:
     advice: tuple[str, ...] = ()
     raises: bool = False
     is_work: bool = False
+    short: str = ""
 
 
 Reader: TypeAlias = Callable[[Record, Trouble], "Cause | None"]

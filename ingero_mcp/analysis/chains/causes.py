@@ -41,6 +41,12 @@ def root_cause(causes: tuple[Cause, ...]) -> str:
     return "; ".join(cause.words for cause in causes)
 
 
+def in_short(causes: tuple[Cause, ...]) -> str:
+    """The first of them, and how many more there are, for one line."""
+    more = f" + {len(causes) - 1} more" if len(causes) > 1 else ""
+    return f"{causes[0].short or causes[0].words}{more}"
+
+
 def severity_of(causes: tuple[Cause, ...], lost: float) -> Severity:
     """`lost` is the share of the time of the stretch that was lost. HIGH takes a host in trouble and much time lost,
     LOW is what merely happened in the same time or is explained by more work."""

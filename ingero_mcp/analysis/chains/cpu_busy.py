@@ -30,7 +30,14 @@ class _Busy:
     per_core: float | None
 
     @property
-    def is_saturated(self) -> bool:
+    def _short(busy: _Busy, groups: list[_Group]) -> str:
+    names = listed([group.process for group in groups[:_MOST_NAMED]])
+    by = f" by {'its own ' if groups and groups[0].are_children else ''}{names}" if groups else ""
+    how = f" ({busy.cpu_pct:.0f}% busy)" if busy.cpu_pct is not None else ""
+    return f"the host's CPUs were contended{by}{how}"
+
+
+def is_saturated(self) -> bool:
         cpu, load = self.cpu_pct or 0.0, self.per_core or 0.0
         return cpu >= _BUSY_PCT or load >= _BUSY_LOAD
 
@@ -52,7 +59,15 @@ def cpu_busy(record: Record, trouble: Trouble) -> Cause | None:
         lines=tuple(_lines(load, here, groups)),
         advice=(_advice(groups, record.cores),),
         raises=True,
+        short=_short(busy, groups),
     )
+
+
+def _short(busy: _Busy, groups: list[_Group]) -> str:
+    names = listed([group.process for group in groups[:_MOST_NAMED]])
+    by = f" by {'its own ' if groups and groups[0].are_children else ''}{names}" if groups else ""
+    how = f" ({busy.cpu_pct:.0f}% busy)" if busy.cpu_pct is not None else ""
+    return f"the host's CPUs were contended{by}{how}"
 
 
 def is_saturated(record: Record, span: Span) -> bool:

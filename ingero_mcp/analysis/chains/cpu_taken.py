@@ -53,8 +53,14 @@ def _words(trouble: Trouble, lost_ns: int, switches: Against, takers: list[str])
     )
     if not switches.amount:
         return f"{lost}{by}"
-    count = f"{int(switches.amount)} context switches of it, {switches.words()}"
-    return f"{lost}{by}; {count}" if lost_ns else f"{count}{by}"
+    count = f"{int(switches.amount)} context switches of its threads, {switches.words()}"
+    if lost_ns:
+        return f"{lost}{by}; {count}"
+    return (
+        f"{count}{by}, though none of the {duration_text(trouble.excess_ns)} lost was off the CPU"
+        if trouble.op
+        else (f"{count}{by}")
+    )
 
 
 def _statements(trouble: Trouble, lost_ns: int, switches: Against, here: list[Away]) -> list[Statement]:

@@ -75,6 +75,21 @@ class Slow:
 
 
 @dataclass(frozen=True, slots=True)
+class Allocations:
+    """The calls of one operation of the GPU's allocator in one process and one second."""
+
+    op: str
+    pid: int | None
+    process: str
+    start_ns: int
+    end_ns: int
+    count: int
+    total_ns: int
+    longest_ns: int
+    event_ids: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Away:
     """How often and how long threads of a process that calls the GPU were off the CPU in one cell, by state and taker.
 
@@ -144,11 +159,15 @@ class Moment:
 
 @dataclass(frozen=True, slots=True)
 class Rate:
-    """How often a process called the GPU between two times; `last_ns` is when the last call that was kept ended."""
+    """How often a process called the GPU in the part of a bin, `width_ns` wide, in which it lived.
+
+    `last_ns` is when the last call that was kept ended.
+    """
 
     pid: int
     process: str
     span: Span
+    width_ns: int
     count: int
     last_ns: int | None = None
     event_id: str = ""
@@ -189,6 +208,7 @@ class Record:
     cores: int | None = None
     calls: tuple[Calls, ...] = ()
     slow: tuple[Slow, ...] = ()
+    allocations: tuple[Allocations, ...] = ()
     away: tuple[Away, ...] = ()
     switches: tuple[Switches, ...] = ()
     io: tuple[Io, ...] = ()

@@ -7,6 +7,7 @@ from typing import Final, TypeAlias
 
 from ingero_mcp.analysis.chains.chain import Chain, in_order
 from ingero_mcp.analysis.chains.cuda_graphs import cuda_graphs
+from ingero_mcp.analysis.chains.memory_given_back import memory_given_back
 from ingero_mcp.analysis.chains.noisy_neighbour import noisy_neighbour
 from ingero_mcp.analysis.chains.record import Record
 from ingero_mcp.analysis.chains.retransmits import retransmits
@@ -18,6 +19,7 @@ Rule: TypeAlias = Callable[[Record], Iterator[Chain]]
 
 RULES: Final[tuple[Rule, ...]] = (
     tail_latency,
+    memory_given_back,
     throughput_drop,
     single_events,
     retransmits,

@@ -8,7 +8,9 @@ from dataclasses import dataclass
 from math import ceil
 from typing import Final
 
-FRACTIONS: Final[tuple[float, ...]] = tuple(sorted({*(n / 40 for n in range(41)), *(n / 200 for n in range(180, 201))}))
+FRACTIONS: Final[tuple[float, ...]] = tuple(
+    sorted({*(n / 40 for n in range(36)), *(n / 400 for n in range(360, 396)), *(n / 2000 for n in range(1980, 2001))})
+)
 """At which the kept durations are known: coarse below, fine above, where the kept ones are."""
 
 

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from statistics import median
 from typing import Final
 
+from ingero_mcp.analysis.chains.allocator import FREES
 from ingero_mcp.analysis.chains.bursts import Burst, blocks_of, bursts
 from ingero_mcp.analysis.chains.cause import Cause, Trouble
-from ingero_mcp.analysis.chains.causes import TOGETHER, causes_of, root_cause, severity_of
+from ingero_mcp.analysis.chains.causes import TOGETHER, causes_of, in_short, root_cause, severity_of
 from ingero_mcp.analysis.chains.chain import Chain, Line
 from ingero_mcp.analysis.chains.record import BLOCK_NS, SECOND_NS, Calls, Record, first_ids
+from ingero_mcp.analysis.chains.weighted import middle, worst_tail
 from ingero_mcp.analysis.findings import Statement
 from ingero_mcp.analysis.words import duration_text, listed
 
@@ -24,13 +26,14 @@ _LAYERS: Final = {"cuda": "CUDA", "driver": "DRIVER", "graph": "GRAPH"}
 
 
 def tail_latency(record: Record) -> Iterator[Chain]:
-    """One chain for each operation and time; none where nothing was seen that can have held the calls up."""
+    """One chain for each operation and time; none where nothing was seen that can have held the calls up. Calls that
+    give memory back have a rule of their own."""
     for burst in bursts(record.slow):
         within = blocks_of(burst)
         own = [one for one in record.calls if one.op == burst.op]
         here = [one for one in own if within.touches(one.block_ns, one.block_ns + BLOCK_NS)]
         rest = [one for one in own if one not in here]
-        if not here:
+        if not here or burst.op in FREES:
             continue
         trouble = Trouble(burst.span, burst.pids, burst.excess_ns, burst.op, burst.slow, _usual_bytes(here))
         causes = tuple(cause for cause in causes_of(record, trouble) if _counts(burst.op, cause))
@@ -49,8 +52,8 @@ def _usual_bytes(here: list[Calls]) -> int | None:
 
 
 def _chain(record: Record, burst: Burst, causes: tuple[Cause, ...], here: list[Calls], rest: list[Calls]) -> Chain:
-    p50_ns, p99_ns = _weighted(here, "p50_ns"), max(one.p99_ns for one in here)
-    usual_ns = _weighted(rest, "p50_ns") if rest else None
+    p50_ns, p99_ns = middle(here), worst_tail(here)
+    usual_ns = middle(rest) if rest else None
     ratio = f"{p99_ns / p50_ns:.1f}x p50 {duration_text(p50_ns)}"
     longest = max(burst.slow, key=lambda one: one.longest_ns)
     call = Line(_LAYERS.get(here[0].source, "CUDA"), burst.op, f"p99 {duration_text(p99_ns)} ({ratio})", p99_ns)
@@ -74,7 +77,7 @@ def _chain(record: Record, burst: Burst, causes: tuple[Cause, ...], here: list[C
         start_ns=span.start_ns,
         end_ns=span.end_ns,
         severity=severity_of(causes, burst.lost),
-        summary=f"{burst.op} p99 {duration_text(p99_ns)} ({ratio}): {root_cause(causes)}",
+        summary=f"{burst.op} p99 {duration_text(p99_ns)} ({ratio}): {in_short(causes)}",
         root_cause=f"{root_cause(causes)} ({TOGETHER})",
         explanation=_explanation(burst, p99_ns, p50_ns, usual_ns),
         recommendations=tuple(dict.fromkeys(advice for cause in causes for advice in cause.advice)),
@@ -86,17 +89,6 @@ def _chain(record: Record, burst: Burst, causes: tuple[Cause, ...], here: list[C
         evidence=(slow, *(statement for cause in causes for statement in cause.statements)),
         job_id=record.job_id,
     )
-
-
-def _weighted(calls: Iterable[Calls], name: str) -> int:
-    """The middle of the medians, each with the number of calls that it stands for."""
-    ordered = sorted((getattr(one, name), one.count) for one in calls)
-    half, reached = sum(count for _, count in ordered) / 2, 0
-    for value, count in ordered:
-        reached += count
-        if reached >= half:
-            return int(value)
-    return 0
 
 
 def _explanation(burst: Burst, p99_ns: int, p50_ns: int, usual_ns: int | None) -> str:

@@ -8,7 +8,7 @@ from statistics import median
 from typing import Final
 
 from ingero_mcp.analysis.chains.cause import Trouble
-from ingero_mcp.analysis.chains.causes import TOGETHER, causes_of, root_cause, severity_of
+from ingero_mcp.analysis.chains.causes import TOGETHER, causes_of, in_short, root_cause, severity_of
 from ingero_mcp.analysis.chains.chain import JOINED_NS, Chain, Line
 from ingero_mcp.analysis.chains.record import BLOCK_NS, Rate, Record, Span, first_ids, named
 from ingero_mcp.analysis.findings import Statement
@@ -67,7 +67,7 @@ def throughput_drop(record: Record) -> Iterator[Chain]:
             start_ns=span.start_ns,
             end_ns=span.end_ns,
             severity=severity_of(causes, worst.share),
-            summary=f"GPU calls of {who} dropped {worst.share:.0%} ({fell}): {root_cause(causes)}",
+            summary=f"GPU calls of {who} dropped {worst.share:.0%} ({fell}): {in_short(causes)}",
             root_cause=f"{root_cause(causes)} ({TOGETHER})",
             explanation=f"For {duration_text(span.end_ns - span.start_ns)} {who} called the GPU {fell}, while it "
             "lived. That fits a job which waits for its data or has no CPU to run on.",
@@ -102,9 +102,13 @@ def _drops(record: Record, pid: int) -> Iterator[_Drop]:
 
 
 def _usual(calm: list[Rate], before_ns: int) -> float | None:
-    near = [one for one in calm if one.span.end_ns > before_ns - _LOOK_BACK_NS]
-    least = 1 if near and near[-1].span.end_ns - near[-1].span.start_ns >= BLOCK_NS else _LEAST_BEFORE
-    # The first is seldom whole: the process began somewhere within it.
+    # A bin of which the process lived a small part only says little.
+    near = [
+        one
+        for one in calm
+        if one.span.end_ns > before_ns - _LOOK_BACK_NS and 2 * (one.span.end_ns - one.span.start_ns) >= one.width_ns
+    ]
+    least = 1 if near and near[-1].width_ns >= BLOCK_NS else _LEAST_BEFORE
     if len(near) < least or sum(one.count for one in near) < _LEAST_CALLS:
         return None
     return median(_per_s(one, None) for one in near)
@@ -129,7 +133,7 @@ def _drop(low: list[Rate], calm: list[Rate], life: Span) -> Iterator[_Drop]:
     if usual is not None and usual >= _LEAST_USUAL_PER_S:
         count = sum(one.count for one in low)
         event_id = next((one.event_id for one in reversed([*calm, *low]) if one.event_id), "")
-        whole = Rate(low[0].pid, low[0].process, span, count, low[-1].last_ns, event_id)
+        whole = Rate(low[0].pid, low[0].process, span, low[0].width_ns, count, low[-1].last_ns, event_id)
         yield _Drop(whole, span, count / seconds, usual)
 
 
