@@ -43,7 +43,7 @@ def root_cause(causes: tuple[Cause, ...]) -> str:
 
 def in_short(causes: tuple[Cause, ...]) -> str:
     """The first of them, and how many more there are, for one line."""
-    more = f" + {len(causes) - 1} more" if len(causes) > 1 else ""
+    more = f" (and {len(causes) - 1} more)" if len(causes) > 1 else ""
     return f"{causes[0].short or causes[0].words}{more}"
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias
 
@@ -81,6 +82,6 @@ def rank_of(severity: str) -> int:
     return known.index(severity) if severity in known else len(known)
 
 
-def in_order(chains: list[Chain]) -> tuple[Chain, ...]:
+def in_order(chains: Iterable[Chain]) -> tuple[Chain, ...]:
     """By severity, then by time."""
     return tuple(sorted(chains, key=lambda one: (rank_of(one.severity), one.start_ns, one.node_id, one.descriptor)))

@@ -30,14 +30,7 @@ class _Busy:
     per_core: float | None
 
     @property
-    def _short(busy: _Busy, groups: list[_Group]) -> str:
-    names = listed([group.process for group in groups[:_MOST_NAMED]])
-    by = f" by {'its own ' if groups and groups[0].are_children else ''}{names}" if groups else ""
-    how = f" ({busy.cpu_pct:.0f}% busy)" if busy.cpu_pct is not None else ""
-    return f"the host's CPUs were contended{by}{how}"
-
-
-def is_saturated(self) -> bool:
+    def is_saturated(self) -> bool:
         cpu, load = self.cpu_pct or 0.0, self.per_core or 0.0
         return cpu >= _BUSY_PCT or load >= _BUSY_LOAD
 
