@@ -38,7 +38,7 @@ def test_every_statement_of_the_readme_runs(store: Store, statement: str) -> Non
 
 
 def test_the_readme_lists_every_tool() -> None:
-    assert set(re.findall(r"`(fleet\.cluster\.\w+)`", README)) == {tool.name for tool in TOOLS}
+    assert set(re.findall(r"^\| `([\w.]+)` \|", README, flags=re.MULTILINE)) == {tool.name for tool in TOOLS}
 
 
 def test_the_schema_page_is_what_agents_read() -> None:

@@ -97,6 +97,7 @@ async def test_a_running_server_answers_through_the_bridge(run_server: RunServer
         "fleet_cluster_find_outlier_nodes",
         "fleet_cluster_run_analysis",
         "fleet_cluster_get_cost",
+        "query_fleet",
     }
     assert result.structured_content is not None and result.structured_content["rows"] == [[1]]
     assert refused.is_error

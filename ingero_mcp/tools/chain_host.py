@@ -22,7 +22,7 @@ from ingero_mcp.analysis.chains.record import (
 )
 from ingero_mcp.analysis.retransmits import NAMES as RETRANSMITS
 from ingero_mcp.tools.call import Call
-from ingero_mcp.tools.chain_calls import GPU, NODE, OFF_CPU, Counted, Place, by_place, rows
+from ingero_mcp.tools.chain_calls import GPU, NODE, OFF_CPU, Counted, Place, by_place, floor, rows
 from ingero_mcp.views import AGENT_ARG1, AGENT_CGROUP_ID, AGENT_RET_CODE
 from ingero_mcp.views.view import attribute, whole
 
@@ -42,7 +42,7 @@ def away(call: Call, where: str) -> dict[Place, list[Away]]:
     found = rows(
         call,
         f"WITH callers AS (SELECT DISTINCT {NODE}, pid FROM events WHERE {where} AND {GPU} AND pid IS NOT NULL), "
-        f"off AS (SELECT {NODE}, pid, process, {_floor(CELL_NS)} AS cell_ns, coalesce({state}, '') AS state, "
+        f"off AS (SELECT {NODE}, pid, process, {floor(CELL_NS)} AS cell_ns, coalesce({state}, '') AS state, "
         f"coalesce({by}, '') AS taken_by, {taker} AS by_pid, duration_ns, event_seq FROM events "
         f"WHERE {where} AND {OFF_CPU} AND duration_ns >= 0) "
         "SELECT off.cluster AS cluster, off.place AS place, off.pid AS pid, max(off.process) AS process, "
@@ -61,10 +61,6 @@ def away(call: Call, where: str) -> dict[Place, list[Away]]:
         ]
         for place, of_place in by_place(found).items()
     }  # fmt: skip
-
-
-def _floor(width_ns: int) -> str:
-    return f"(timestamp_ns // {width_ns}) * {width_ns}"
 
 
 def switches(
@@ -97,7 +93,7 @@ def io(call: Call, where: str) -> dict[Place, list[Io]]:
     """Operations on disks and files."""
     found = rows(
         call,
-        f"SELECT {NODE}, metric_name AS op, pid, max(process) AS process, {_floor(CELL_NS)} AS cell_ns, "
+        f"SELECT {NODE}, metric_name AS op, pid, max(process) AS process, {floor(CELL_NS)} AS cell_ns, "
         "count(*) AS count, sum(duration_ns) AS total_ns, max(duration_ns) AS longest_ns, "
         "sum(coalesce(bytes, 0)) AS bytes, arg_max(event_seq, duration_ns) AS seq FROM events "
         f"WHERE {where} AND source = 'io' AND duration_ns >= 0 GROUP BY ALL ORDER BY ALL",
@@ -154,7 +150,7 @@ def retransmits(call: Call, where: str, known: Mapping[Place, list[Counted]]) ->
     names = ", ".join(f"'{name}'" for name in RETRANSMITS)
     found = rows(
         call,
-        f"SELECT {NODE}, {_floor(BLOCK_NS)} AS block_ns, count(*) AS count, min(event_seq) AS seq FROM events "
+        f"SELECT {NODE}, {floor(BLOCK_NS)} AS block_ns, count(*) AS count, min(event_seq) AS seq FROM events "
         f"WHERE {where} AND metric_name IN ({names}) GROUP BY ALL ORDER BY ALL",
     )
     sums: defaultdict[Place, dict[int, Retransmits]] = defaultdict(dict)

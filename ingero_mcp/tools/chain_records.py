@@ -13,6 +13,9 @@ from ingero_mcp.analysis.chains.record import BLOCK_NS, SECOND_NS, Calls, Record
 from ingero_mcp.tools import chain_calls, chain_host
 from ingero_mcp.tools.call import Call
 from ingero_mcp.tools.chain_calls import NODE, Place, by_place, rows
+from ingero_mcp.tools.chain_rates import lives as lives_of
+from ingero_mcp.tools.chain_rates import rates as rates_of
+from ingero_mcp.tools.chain_slow import slow as slow_calls
 from ingero_mcp.tools.scope import equal
 from ingero_mcp.windows import Window
 
@@ -44,10 +47,10 @@ def read_records(call: Call, window: Window, cluster_id: str | None = None) -> R
         for one in of_place
         if one.state == RUNNABLE
     )
-    slow, is_all = chain_calls.slow(call, where, calls, runnable)
+    slow, is_all = slow_calls(call, where, calls, runnable)
     frees = chain_calls.allocations(call, where)
-    lives = chain_calls.lives(call, where)
-    rates = chain_calls.rates(call, where, counted, lives)
+    lives = lives_of(call, where)
+    rates = rates_of(call, where, counted, lives)
     names = chain_host.names(call, cluster)
     switches = chain_host.switches(counted, names)
     io, loads, moments = chain_host.io(call, where), chain_host.loads(call, where), chain_host.moments(call, where)

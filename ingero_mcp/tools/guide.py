@@ -9,7 +9,7 @@ from typing import Final
 
 from ingero_mcp.events import COLUMNS, Column
 from ingero_mcp.semconv import HEALTH_SCORE
-from ingero_mcp.tools import event_history, explain_stall, find_outlier_nodes, get_cost, run_analysis
+from ingero_mcp.tools import event_history, explain_stall, find_outlier_nodes, get_cost, query_fleet, run_analysis
 from ingero_mcp.tools.answer import finish
 from ingero_mcp.tools.call import Call
 from ingero_mcp.tools.nearest import quoted
@@ -20,12 +20,12 @@ _LESS_USED: Final = {kind.view for kind in KINDS if kind not in (CHAIN, STACK)} 
 """What an Ingero agent keeps beside its events, and its own table; named in fleet://schema only."""
 
 INSTRUCTIONS: Final = f"""\
-Telemetry of GPU clusters: NCCL collectives, CUDA calls, host and GPU metrics, per node and rank. Use this \
-server to find out why training or inference is slow, which rank or node holds the others back, and what it did.
+Telemetry of GPU clusters: NCCL collectives, CUDA calls, host and GPU metrics. Use it to find out why training or \
+inference is slow, which rank or node holds the others back, and what it did.
 
-Flow: {explain_stall.NAME} says which rank holds a job up and since when; {event_history.NAME} shows what it \
-did; {find_outlier_nodes.NAME} compares nodes; {get_cost.NAME} prices losses; {run_analysis.NAME} \
-answers the rest in SQL.
+Flow: {explain_stall.NAME} says which rank holds a job up; {query_fleet.NAME} what went wrong on each node; \
+{event_history.NAME} what it did; {find_outlier_nodes.NAME} compares nodes; {get_cost.NAME} prices \
+losses; {run_analysis.NAME} is SQL.
 
 Relations: events (one row per sample, span or log record: cluster_id, node_id, rank, timestamp_ns, \
 duration_ns, metric_name, value_double, attrs_json, ...), \
@@ -85,8 +85,9 @@ def investigation(question: str, cluster_id: str, window: str) -> str:
             "",
             f"1. Call {explain_stall.NAME} with this cluster and window. It names the rank, group or link, or says "
             "what to record to be able to tell; follow its next_calls.",
-            f"2. Where it has no collectives to judge by, call {find_outlier_nodes.NAME}; if no node is an outlier, "
-            "try another metric (gpu.*, system.*, a span name) before concluding that all are alike.",
+            f"2. Where it has no collectives to judge by, call {query_fleet.NAME} (action chains), then "
+            f"{find_outlier_nodes.NAME}; if no node is an outlier, try another metric (gpu.*, system.*, a span name) "
+            "before concluding that all are alike.",
             f"3. For the rank or node that was named call {event_history.NAME} around the trouble, and compare with a "
             f"healthy peer in {run_analysis.NAME}.",
             "4. Answer: which rank and node, since when, what it did, how sure you are, and the ids of the events that "

@@ -21,6 +21,7 @@ HISTORY = "fleet.cluster.event_history"
 OUTLIERS = "fleet.cluster.find_outlier_nodes"
 ANALYSIS = "fleet.cluster.run_analysis"
 COST = "fleet.cluster.get_cost"
+FLEET = "query_fleet"
 EXPLAIN = "fleet.cluster.explain_stall"
 
 

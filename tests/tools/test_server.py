@@ -21,7 +21,7 @@ from ingero_mcp.tools import TOOLS
 from ingero_mcp.tools.guide import INSTRUCTIONS
 from ingero_mcp.tools.tool import FleetTool
 from ingero_mcp.views import VIEWS, relations
-from tests.tools.fleet import ANALYSIS, COST, EXPLAIN, HISTORY, OUTLIERS, ask, put, samples, text_of
+from tests.tools.fleet import ANALYSIS, COST, EXPLAIN, FLEET, HISTORY, OUTLIERS, ask, put, samples, text_of
 
 pytestmark = pytest.mark.anyio
 
@@ -36,7 +36,7 @@ async def read(store: Store, uri: str, era: str) -> str:
 async def test_every_tool_is_titled_described_read_only_and_has_both_schemas(store: Store, era: str) -> None:
     async with Client(build(store), mode=era) as client:
         tools = (await client.list_tools()).tools
-    assert {tool.name for tool in tools} == {EXPLAIN, HISTORY, OUTLIERS, ANALYSIS, COST}
+    assert {tool.name for tool in tools} == {EXPLAIN, HISTORY, OUTLIERS, ANALYSIS, COST, FLEET}
     for tool in tools:
         assert tool.title
         assert tool.description

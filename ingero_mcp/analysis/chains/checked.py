@@ -7,7 +7,7 @@ from ingero_mcp.analysis.chains.record import Record
 from ingero_mcp.analysis.chains.stored import Stored
 from ingero_mcp.analysis.chains.tail_latency import SYNCHRONIZES
 from ingero_mcp.analysis.chains.weighted import middle, worst_tail
-from ingero_mcp.analysis.words import duration_text
+from ingero_mcp.analysis.words import duration_text, plural
 
 
 def checked(one: Stored, record: Record | None) -> str | None:
@@ -20,7 +20,7 @@ def checked(one: Stored, record: Record | None) -> str | None:
     p50_ns, p99_ns = middle(calls), worst_tail(calls)
     count = sum(one.count for one in calls)
     ratio = f", {p99_ns / p50_ns:.1f}x" if p50_ns else ""
-    text = f"in the events: p99 {duration_text(p99_ns)} in the worst minute, p50 {duration_text(p50_ns)}{ratio}, of {count}"
+    text = f"in the events: p99 {duration_text(p99_ns)} (worst minute), p50 {duration_text(p50_ns)}{ratio}, of {count}"
     if one.op in SYNCHRONIZES:
         return f"{text}; this call waits for the GPU, so that it may be long because the GPU had more to do"
     if p50_ns and p99_ns < TAIL_RATIO * p50_ns:
@@ -29,4 +29,5 @@ def checked(one: Stored, record: Record | None) -> str | None:
     if not slow:
         return f"{text}; not confirmed: every slow call is one of a cold start"
     lost_ns = sum(slow.excess_ns for slow in record.slow if slow.op == one.op)
-    return f"{text}; not confirmed: {slow} slow calls, {duration_text(lost_ns)} in all, too few or too short to matter"
+    few = f"{plural(slow, 'slow call')} beside those of a cold start, {duration_text(lost_ns)} in all"
+    return f"{text}; not confirmed: {few}, too few or too short to matter"

@@ -97,8 +97,8 @@ def _explanation(burst: Burst, p99_ns: int, p50_ns: int, usual_ns: int | None) -
     text = (
         f"For {duration_text(seconds * 1e9)}, calls of {burst.op}{pids} took {duration_text(burst.excess_ns)} longer "
         f"than their median in all. In these minutes the 99th percentile is {duration_text(p99_ns)}, the median "
-        f"{duration_text(p50_ns)}; calls that were counted but not kept one by one are included, those of a cold start "
-        "are not."
+        f"{duration_text(p50_ns)}; calls that were counted but not kept one by one are included. Calls of a cold start "
+        "are not among the slow ones."
     )
     if usual_ns:
         text += (
