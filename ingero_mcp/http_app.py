@@ -19,6 +19,7 @@ from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
 from ingero_mcp import __version__
+from ingero_mcp.api.chains import chains_endpoint
 from ingero_mcp.api.explain import compare_endpoint, explain_endpoint
 from ingero_mcp.api.findings import findings_endpoint
 from ingero_mcp.api.query import query_endpoint
@@ -89,6 +90,7 @@ def http_app(parts: Parts) -> Starlette:
             Route("/", _SpeakMcp(sessions)),
             Route("/api/v1/query", query_endpoint(parts.store, parts.turns), methods=["POST"]),
             Route("/api/v1/explain", explain_endpoint(parts.store, parts.turns), methods=["POST"]),
+            Route("/api/v1/chains", chains_endpoint(parts.store, parts.turns), methods=["POST"]),
             Route("/api/v1/compare", compare_endpoint(parts.store, parts.turns), methods=["POST"]),
             Route(
                 "/api/v1/findings",

@@ -32,7 +32,7 @@ def explain_endpoint(store: Store, turns: Turns) -> Any:
         given = ExplainStall(**take(asked, schema_of(ExplainStall), TOOL.example))
         return lambda call: explain_stall(call, given)
 
-    return _endpoint(store, turns, read, _EXAMPLE)
+    return endpoint_of(store, turns, read, _EXAMPLE)
 
 
 def compare_endpoint(store: Store, turns: Turns) -> Any:
@@ -46,10 +46,10 @@ def compare_endpoint(store: Store, turns: Turns) -> Any:
             raise ConfigError(f"accepted are the texts {names}; for example {_COMPARE_EXAMPLE}") from None
         return lambda call: compared(call, call, given)
 
-    return _endpoint(store, turns, read, _COMPARE_EXAMPLE)
+    return endpoint_of(store, turns, read, _COMPARE_EXAMPLE)
 
 
-def _endpoint(store: Store, turns: Turns, read: Callable[[dict[str, Any]], Answer], example: str) -> Any:
+def endpoint_of(store: Store, turns: Turns, read: Callable[[dict[str, Any]], Answer], example: str) -> Any:
     """Read what is asked, wait for a turn, answer in both channels."""
 
     async def endpoint(request: Request) -> Response:

@@ -5,12 +5,37 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any, Final
 
+from pydantic import BaseModel, ConfigDict
+
 from ingero_mcp.analysis.chains.chain import SEVERITIES
 from ingero_mcp.analysis.words import duration_text, plural
 from ingero_mcp.cells import escaped
-from ingero_mcp.tools.chains import Chains, ShownChain
+from ingero_mcp.tools.answer import Finished, Range
+from ingero_mcp.tools.call import Call
+from ingero_mcp.tools.chains import Chains, ShownChain, chains
 
 _MOST: Final = 50
+
+
+class AskedChains(BaseModel):
+    """Which chains are asked for."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+    window: str | None = None
+    cluster_id: str | None = None
+
+
+def told(call: Call, asked: AskedChains) -> Finished:
+    """The chains as data (`chains`, `nodes`, `window`, `notes`) and as a report."""
+    found = chains(call, asked.window, asked.cluster_id)
+    structured = {
+        "chains": [one.model_dump(mode="json") for one in found.shown],
+        "nodes": found.nodes,
+        "window": Range.of(found.window).model_dump(mode="json") if found.window else None,
+        "notes": list(found.notes),
+    }
+    return Finished(structured, report(found))
 
 
 def report(found: Chains) -> str:
@@ -24,12 +49,6 @@ def report(found: Chains) -> str:
     blocks = [_block(one) for one in found.shown[:_MOST]]
     more = [f"{len(found.shown) - _MOST} more chains; see --json"] if len(found.shown) > _MOST else []
     return "\n\n".join([head, *blocks, *more, *(f"note: {escaped(note)}" for note in found.notes)])
-
-
-def severities(found: Chains) -> dict[str, int]:
-    """How many chains there are of each severity, the worst first; every severity of ours is named."""
-    count = Counter(one.severity for one in found.shown)
-    return {level: count[level] for level in [*SEVERITIES, *sorted(count.keys() - set(SEVERITIES))]}
 
 
 def _block(one: ShownChain) -> str:

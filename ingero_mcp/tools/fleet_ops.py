@@ -15,12 +15,14 @@ COLUMNS: Final = (
     "node", "cluster_id", "source", "op", "count", "kept", "p50_us", "p95_us", "p99_us", "longest_us", "total_ms",
 )  # fmt: skip
 
+_SLOW_KEPT: Final = ("cuda", "driver", "graph", "io", "net")  # sources of which an agent keeps the slow ones
+
 
 def fleet_ops(call: Call, window: Window) -> list[tuple[object, ...]]:
     """A row for each node, source and operation, those that took most time first.
 
-    `count` is how often it happened, `kept` how many of those are events; quantiles are of all of them, NULL of what
-    has no duration.
+    `count` is how often it happened, `kept` how many of those are events. Quantiles are of all of them; NULL of what
+    has no duration, and of what is kept by other rules than that it was slow.
     """
     span = Span(window.start_ns, window.end_ns)
     known = _by_op(call, span.cells(BLOCK_NS))
@@ -83,8 +85,8 @@ def _totals(of_agent: list[Counted]) -> tuple[int, int, int]:
 def _shown(key: Key, sampled: Sampled, kept_ns: int, longest_ns: int) -> tuple[object, ...]:
     if not sampled.count:
         return (key[1], key[0], key[2], key[3], 0, 0, None, None, None, None, None)
-    # Where not one call was kept, nothing is known of how they were spread.
-    quantiles = [_us(sampled.quantile_ns(share)) if sampled.kept else None for share in (0.5, 0.95, 0.99)]
+    is_known = sampled.kept > 0 and (not sampled.counted or key[2] in _SLOW_KEPT)
+    quantiles = [_us(sampled.quantile_ns(share)) if is_known else None for share in (0.5, 0.95, 0.99)]
     total_ms = round((kept_ns + sampled.counted_ns) / 1e6, 3)
     return (key[1], key[0], key[2], key[3], sampled.count, sampled.kept, *quantiles, _us(longest_ns), total_ms)
 
