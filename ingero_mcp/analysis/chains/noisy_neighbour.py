@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator
 from statistics import median
 from typing import Final
@@ -15,7 +15,8 @@ from ingero_mcp.analysis.chains.usual import against_rest
 from ingero_mcp.analysis.findings import Statement
 from ingero_mcp.analysis.words import duration_text
 
-_MATERIAL: Final = 0.05  # of the time of the process
+_MATERIAL: Final = 0.02  # of the time of a process; a job that meets in collectives waits for the slowest of all
+_SERIOUS: Final = 0.05
 _SEVERE: Final = 0.25
 _OFTEN: Final = 2.0
 _MUCH_LONGER: Final = 2.0  # times the median of the other cgroups
@@ -37,16 +38,23 @@ def _is_other(record: Record, one: Away) -> bool:
 
 
 def _by_taker(record: Record, known: list[Away]) -> Iterator[Chain]:
-    taken: defaultdict[tuple[int, str], dict[int, int]] = defaultdict(lambda: defaultdict(int))
+    """One chain for each taker and time, whoever of the processes it took the CPU from."""
+    takers: defaultdict[str, list[Away]] = defaultdict(list)
     for one in known:
-        taken[one.pid, one.by or f"pid {one.by_pid}"][one.cell_ns] += one.off_cpu_ns
-    for (pid, by), cells in sorted(taken.items()):
-        often = sorted(cell for cell, ns in cells.items() if ns >= _MATERIAL * CELL_NS)
+        takers[one.by or f"pid {one.by_pid}"].append(one)
+    for by, own in sorted(takers.items()):
+        lost: defaultdict[tuple[int, int], int] = defaultdict(int)
+        for one in own:
+            lost[one.cell_ns, one.pid] += one.off_cpu_ns
+        often = sorted({cell for (cell, _), ns in lost.items() if ns >= _MATERIAL * CELL_NS})
         for span in _runs(often):
-            time = against_rest(cells.items(), CELL_NS, span, record.seen)
+            time = against_rest([(cell, ns) for (cell, _), ns in lost.items()], CELL_NS, span, record.seen)
             if time.times is None or time.times >= _OFTEN:
-                own = [one for one in known if one.pid == pid and (one.by or f"pid {one.by_pid}") == by]
-                yield _chain(record, own, span, time.amount, time.words())
+                yield _of_taker(record, by, [one for one in own if _is_in(span, one)], span, time.words())
+
+
+def _is_in(span: Span, one: Away) -> bool:
+    return span.touches(one.cell_ns, one.cell_ns + CELL_NS)
 
 
 def _runs(cells: list[int]) -> list[Span]:
@@ -59,17 +67,21 @@ def _runs(cells: list[int]) -> list[Span]:
     return runs
 
 
-def _chain(record: Record, own: list[Away], span: Span, taken_ns: float, usual: str) -> Chain:
-    here = [one for one in own if span.touches(one.cell_ns, one.cell_ns + CELL_NS)]
-    most = max(here, key=lambda one: one.off_cpu_ns)
-    by, whose = named(most.by, most.by_pid), named(most.process, most.pid)
+def _of_taker(record: Record, by: str, here: list[Away], span: Span, usual: str) -> Chain:
+    lost: Counter[int] = Counter()
+    for one in here:
+        lost[one.pid] += one.off_cpu_ns
+    (pid, taken_ns), *others = lost.most_common()
+    most = max(here, key=lambda one: (one.pid == pid, one.off_cpu_ns))
+    who = named(most.by, most.by_pid)
     share = taken_ns / 1e9 / span.seconds
-    text = f"{by} took the CPU of {whose} for {duration_text(taken_ns)}, {share:.0%} of {span.seconds:.0f} s"
-    count = sum(one.count for one in here)
+    more = f", and that of {len(others)} more processes" if others else ""
+    whose, time = named(most.process, pid), duration_text(taken_ns)
+    text = f"{who} took the CPU of {whose} for {time}, {share:.1%} of {span.seconds:.0f} s{more}"
     ids = first_ids(one.event_id for one in sorted(here, key=lambda one: -one.off_cpu_ns))
-    fact = Statement(f"{text}: {count} times, {usual}", taken_ns / 1e6, "ms", ids)
-    descriptor = f"neighbour-{most.by or most.by_pid}-of-{most.pid}"
-    return _named(record, span, "HIGH" if share >= _SEVERE else "MEDIUM", descriptor, text, by, fact)
+    fact = Statement(f"{text}: {sum(one.count for one in here)} times, {usual}", taken_ns / 1e6, "ms", ids)
+    severity: Severity = "HIGH" if share >= _SEVERE else "MEDIUM" if share >= _SERIOUS else "LOW"
+    return _named(record, span, severity, f"neighbour-{by}", text, who, fact)
 
 
 def _by_cgroup(record: Record) -> Iterator[Chain]:

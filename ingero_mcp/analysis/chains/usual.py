@@ -9,6 +9,7 @@ from typing import Final
 from ingero_mcp.analysis.chains.record import Span
 
 _LEAST_REST_S: Final = 1.0
+_LEAST_REST: Final = 0.2  # of the stretch: what is left at its edges is no calm to compare with
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,5 +50,5 @@ def against_rest(amounts: Iterable[tuple[int, float]], width_ns: int, inside: Sp
             rest += amount
     covered = Span(max(within.start_ns, whole.start_ns), min(within.end_ns, whole.end_ns)).seconds
     calm_s = whole.seconds - covered
-    usual = rest / calm_s if calm_s >= _LEAST_REST_S else None
+    usual = rest / calm_s if calm_s >= max(_LEAST_REST_S, _LEAST_REST * covered) else None
     return Against(here, here / covered if covered else here, usual)
