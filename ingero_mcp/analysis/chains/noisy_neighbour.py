@@ -46,8 +46,11 @@ def _by_taker(record: Record, known: list[Away]) -> Iterator[Chain]:
         lost: defaultdict[tuple[int, int], int] = defaultdict(int)
         for one in own:
             lost[one.cell_ns, one.pid] += one.off_cpu_ns
-        often = sorted({cell for (cell, _), ns in lost.items() if ns >= _MATERIAL * CELL_NS})
+        # It begins and ends somewhere within a cell: half as much beside what is material belongs to it.
+        often = sorted({cell for (cell, _), ns in lost.items() if ns >= _MATERIAL * CELL_NS / 2})
         for span in _runs(often):
+            if not any(ns >= _MATERIAL * CELL_NS and span.touches(cell, cell) for (cell, _), ns in lost.items()):
+                continue
             time = against_rest([(cell, ns) for (cell, _), ns in lost.items()], CELL_NS, span, record.seen)
             if time.times is None or time.times >= _OFTEN:
                 yield _of_taker(record, by, [one for one in own if _is_in(span, one)], span, time.words())
