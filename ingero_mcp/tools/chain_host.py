@@ -34,9 +34,9 @@ _VICTIMS: Final = ("oom.victim", "process.command", "k8s.pod.name", "ingero.pod_
 _MOST_MOMENTS: Final = 20_000
 
 
-def away(call: Call, where: str) -> dict[Place, list[Away]]:
-    """When threads of processes that call the GPU were off the CPU. An agent says in arg1 who ran before, older ones
-    the thread itself."""
+def away(call: Call, where: str, known: Mapping[Place, dict[int, str]]) -> dict[Place, list[Away]]:
+    """When threads of processes that call the GPU were off the CPU, and who took it, by the names that are `known` if
+    nothing else. An agent says in arg1 who ran before, older ones the thread itself."""
     state, by = attribute(semconv.SCHED_STATE), attribute(semconv.SCHED_NEXT_COMM)
     taker = f"coalesce({whole(semconv.SCHED_NEXT_PID)}, nullif(nullif({whole(AGENT_ARG1)}, pid), tid))"
     found = rows(
@@ -54,13 +54,22 @@ def away(call: Call, where: str) -> dict[Place, list[Away]]:
         "GROUP BY off.cluster, off.place, off.pid, off.cell_ns, off.state, off.taken_by, off.by_pid ORDER BY ALL",
     )
     return {
-        place: [
-            Away(row["pid"], row["process"] or "", row["cell_ns"], row["state"], row["taken_by"], row["by_pid"],
-                 row["count"], int(row["ns"]), f"{row['place']}:{row['seq']}")
-            for row in of_place
-        ]
-        for place, of_place in by_place(found).items()
-    }  # fmt: skip
+        place: [_away(row, known.get(place, {})) for row in of_place] for place, of_place in by_place(found).items()
+    }
+
+
+def _away(row: dict[str, Any], known: Mapping[int, str]) -> Away:
+    return Away(
+        pid=row["pid"],
+        process=row["process"] or "",
+        cell_ns=row["cell_ns"],
+        state=row["state"],
+        by=row["taken_by"] or known.get(row["by_pid"], ""),
+        by_pid=row["by_pid"],
+        count=row["count"],
+        off_cpu_ns=int(row["ns"]),
+        event_id=f"{row['place']}:{row['seq']}",
+    )
 
 
 def switches(

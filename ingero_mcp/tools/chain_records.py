@@ -40,7 +40,8 @@ def read_records(call: Call, window: Window, cluster_id: str | None = None) -> R
     seen = _seen(call, where)
     counted = chain_calls.counted(call, cluster, wide)
     calls = chain_calls.calls(call, where, counted)
-    away = chain_host.away(call, where)
+    names = chain_host.names(call, cluster)
+    away = chain_host.away(call, where, names)
     runnable = frozenset(
         (place, one.cell_ns - one.cell_ns % BLOCK_NS)
         for place, of_place in away.items()
@@ -51,7 +52,6 @@ def read_records(call: Call, window: Window, cluster_id: str | None = None) -> R
     frees = chain_calls.allocations(call, where)
     lives = lives_of(call, where)
     rates = rates_of(call, where, counted, lives)
-    names = chain_host.names(call, cluster)
     switches = chain_host.switches(counted, names)
     io, loads, moments = chain_host.io(call, where), chain_host.loads(call, where), chain_host.moments(call, where)
     sent = chain_host.retransmits(call, where, counted)
