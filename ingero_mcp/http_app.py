@@ -29,7 +29,7 @@ from ingero_mcp.store import Store
 from ingero_mcp.thresholds import Thresholds
 from ingero_mcp.tokens import Tokens
 from ingero_mcp.turns import Turns
-from ingero_mcp.watch.news import News
+from ingero_mcp.watch.loop import Watch
 
 _OPEN_PATHS: Final = frozenset({"/healthz"})
 _WELCOME: Final = f"ingero {__version__}: MCP (Streamable HTTP) at /mcp and /, POST /api/v1/query, /healthz, /metrics\n"
@@ -37,7 +37,7 @@ _WELCOME: Final = f"ingero {__version__}: MCP (Streamable HTTP) at /mcp and /, P
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """What the app is made of. `hosts` are the names under which it answers, `watch_every_s` is 0 without a watch."""
+    """What the app is made of. `hosts` are the names under which it answers."""
 
     store: Store
     mcp: MCPServer
@@ -45,8 +45,7 @@ class Parts:
     registry: CollectorRegistry
     tokens: Tokens
     hosts: Sequence[str]
-    news: News
-    watch_every_s: float
+    watch: Watch
     thresholds: Thresholds
 
 
@@ -94,7 +93,7 @@ def http_app(parts: Parts) -> Starlette:
             Route("/api/v1/compare", compare_endpoint(parts.store, parts.turns), methods=["POST"]),
             Route(
                 "/api/v1/findings",
-                findings_endpoint(parts.store, parts.turns, parts.news.upcoming, parts.watch_every_s),
+                findings_endpoint(parts.store, parts.turns, parts.watch.news.upcoming, parts.watch.every_s),
                 methods=["GET"],
             ),
             threshold_route(parts.thresholds),

@@ -17,7 +17,6 @@ from prometheus_client import CollectorRegistry
 from ingero_mcp import mcp_server, run_file
 from ingero_mcp.addresses import Address
 from ingero_mcp.api.threshold import threshold_route
-from ingero_mcp.clock import now_ns
 from ingero_mcp.clock_keeper import keep_clocks
 from ingero_mcp.config import ServeSettings
 from ingero_mcp.exposure import Exposure, exposure
@@ -33,10 +32,8 @@ from ingero_mcp.store import open_store
 from ingero_mcp.thresholds import Thresholds
 from ingero_mcp.tokens import Tokens, read_token
 from ingero_mcp.turns import Turns
-from ingero_mcp.watch.loop import keep_watching
+from ingero_mcp.watch.loop import Watch
 from ingero_mcp.watch.meters import Meters
-from ingero_mcp.watch.news import News
-from ingero_mcp.watch.watcher import Watcher
 from ingero_mcp.watch.webhook import Webhook
 
 _log = logging.getLogger(__name__)
@@ -62,7 +59,7 @@ class Server:
     def __init__(self, settings: ServeSettings, *, public: bool = True) -> None:
         self._public = public
         who = exposure(settings)
-        self._webhook = _webhook(settings)
+        webhook = _webhook(settings)
         body_bytes = settings.max_message_mib * MIB
         limits = settings.limits()
         with ExitStack() as opened:
@@ -85,16 +82,15 @@ class Server:
         mcp = mcp_server.build(self._store, tool_names=settings.tool_names, turns=turns)
         self._tokens = tokens
         hosts = _hosts(settings, self._http.bound)
-        self._news, self._watch_every_s = News(), settings.watch_every_s
-        self._meters = Meters.register(registry)
-        parts = Parts(self._store, mcp, turns, registry, tokens, hosts, self._news, settings.watch_every_s, thresholds)
+        self._watch = Watch(settings.watch_every_s, Meters.register(registry), webhook)
+        parts = Parts(self._store, mcp, turns, registry, tokens, hosts, self._watch, thresholds)
         self._app = http_app(parts)
         # Agents know one address of their fleet server: the one that they push to.
         asked = [threshold_route(thresholds)]
         self._otlp_app = otlp_http_app(self._ingest, tokens, body_bytes, _otlp_hosts(self._otlp_http.bound), asked)
         self.started = Started(self._describe(settings, who), who.notes)
-        if self._webhook is not None:
-            self._webhook.server = self.started.server.url
+        if webhook is not None:
+            webhook.server = self.started.server.url
 
     async def serve(self, until: Callable[[], Awaitable[object]]) -> None:
         """Answer until `until()` returns; then stop receiving, commit what was accepted, stop answering."""
@@ -126,9 +122,7 @@ class Server:
         with scope:
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(keep_clocks, self._store)
-                if self._watch_every_s:
-                    told = (self._news, self._webhook, self._meters)
-                    tasks.start_soon(keep_watching, Watcher(self._store, now_ns), self._watch_every_s, *told)
+                tasks.start_soon(self._watch.run, self._store)
 
     def _stop_grpc(self) -> None:
         if self._receiver is not None:
