@@ -134,8 +134,12 @@ def advance(
             changes.append(Change(what, episode))
         if _is_remembered(episode, newest_ns):
             after.append(episode)
+    taken = {episode.id for episode in (*known, *after)}
     for one in current:
         episode = Episode(f"{job}:{one.descriptor}:{one.since_ns}", one.since_ns, now_ns, one)
+        if episode.id in taken:
+            continue  # it was told of already
+        taken.add(episode.id)
         if one.confidence >= SURE:
             episode = replace(episode, told=one)
             changes.append(Change("opened", episode))
