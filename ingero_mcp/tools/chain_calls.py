@@ -19,9 +19,11 @@ from ingero_mcp.tools.call import Call
 Place: TypeAlias = tuple[str, str]
 """Cluster and node."""
 
-MAX_BYTES: Final = 200 << 20
+MAX_BYTES: Final = 64 << 20
 GPU_SOURCES: Final = ("cuda", "driver", "graph")
 GPU: Final = f"source IN {GPU_SOURCES}"
+TIMED: Final = f"duration_ns BETWEEN 0 AND {10 * 366 * 86_400 * SECOND_NS} AND timestamp_ns BETWEEN 0 AND {1 << 62}"
+"""The condition that an event has a duration that can be one: no sum of such a time and length overflows."""
 OFF_CPU: Final = f"metric_name IN ('{semconv.SCHED_OFFCPU}', 'sched_switch')"
 NODE: Final = "coalesce(cluster_id, 'unknown') AS cluster, coalesce(node_id, 'unknown') AS place"
 
@@ -82,7 +84,7 @@ def calls(call: Call, where: str, known: Mapping[Place, list[Counted]]) -> dict[
         call,
         f"SELECT {NODE}, source, metric_name AS op, {floor(BLOCK_NS)} AS block_ns, count(*) AS kept, "
         f"sum(CAST(duration_ns AS DOUBLE)) AS kept_ns, {quantiles} AS quantiles, "
-        f"quantile_disc(bytes, 0.5) AS p50_bytes FROM events WHERE {where} AND {GPU} AND duration_ns >= 0 "
+        f"quantile_disc(bytes, 0.5) AS p50_bytes FROM events WHERE {where} AND {GPU} AND {TIMED} "
         "GROUP BY ALL ORDER BY ALL",
     )
     unkept = {place: _unkept(of_place) for place, of_place in known.items()}
@@ -153,7 +155,7 @@ def allocations(call: Call, where: str) -> dict[Place, list[Allocations]]:
         f"SELECT {NODE}, metric_name AS op, pid, max(process) AS process, min(timestamp_ns) AS start_ns, "
         "max(timestamp_ns + duration_ns) AS end_ns, count(*) AS count, sum(duration_ns) AS total_ns, "
         "max(duration_ns) AS longest_ns, arg_max(event_seq, duration_ns, 3) AS seqs FROM events "
-        f"WHERE {where} AND metric_name IN ({names}) AND duration_ns >= 0 "
+        f"WHERE {where} AND metric_name IN ({names}) AND {TIMED} "
         f"GROUP BY cluster, place, op, pid, timestamp_ns // {SECOND_NS} ORDER BY start_ns",
     )
     return {

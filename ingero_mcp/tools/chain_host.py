@@ -22,7 +22,7 @@ from ingero_mcp.analysis.chains.record import (
 )
 from ingero_mcp.analysis.retransmits import NAMES as RETRANSMITS
 from ingero_mcp.tools.call import Call
-from ingero_mcp.tools.chain_calls import GPU, NODE, OFF_CPU, Counted, Place, by_place, floor, rows
+from ingero_mcp.tools.chain_calls import GPU, NODE, OFF_CPU, TIMED, Counted, Place, by_place, floor, rows
 from ingero_mcp.views import AGENT_ARG1, AGENT_CGROUP_ID, AGENT_RET_CODE
 from ingero_mcp.views.view import attribute, whole
 
@@ -44,7 +44,7 @@ def away(call: Call, where: str, known: Mapping[Place, dict[int, str]]) -> dict[
         f"WITH callers AS (SELECT DISTINCT {NODE}, pid FROM events WHERE {where} AND {GPU} AND pid IS NOT NULL), "
         f"off AS (SELECT {NODE}, pid, process, {floor(CELL_NS)} AS cell_ns, coalesce({state}, '') AS state, "
         f"coalesce({by}, '') AS taken_by, {taker} AS by_pid, duration_ns, event_seq FROM events "
-        f"WHERE {where} AND {OFF_CPU} AND duration_ns >= 0) "
+        f"WHERE {where} AND {OFF_CPU} AND {TIMED}) "
         "SELECT off.cluster AS cluster, off.place AS place, off.pid AS pid, max(off.process) AS process, "
         "off.cell_ns AS cell_ns, off.state AS state, off.taken_by AS taken_by, off.by_pid AS by_pid, "
         "count(*) AS count, "
@@ -105,7 +105,7 @@ def io(call: Call, where: str) -> dict[Place, list[Io]]:
         f"SELECT {NODE}, metric_name AS op, pid, max(process) AS process, {floor(CELL_NS)} AS cell_ns, "
         "count(*) AS count, sum(duration_ns) AS total_ns, max(duration_ns) AS longest_ns, "
         "sum(coalesce(bytes, 0)) AS bytes, arg_max(event_seq, duration_ns) AS seq FROM events "
-        f"WHERE {where} AND source = 'io' AND duration_ns >= 0 GROUP BY ALL ORDER BY ALL",
+        f"WHERE {where} AND source = 'io' AND {TIMED} GROUP BY ALL ORDER BY ALL",
     )
     return {
         place: [

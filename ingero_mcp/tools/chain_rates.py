@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, Final
 
 from ingero_mcp import semconv
-from ingero_mcp.analysis.chains.record import BLOCK_NS, CELL_NS, Rate, Span
+from ingero_mcp.analysis.chains.record import BLOCK_NS, CELL_NS, SECOND_NS, Rate, Span
 from ingero_mcp.tools.call import Call
 from ingero_mcp.tools.chain_calls import GPU, GPU_SOURCES, NODE, Counted, Place, by_place, floor, rows
+
+_SILENT_NS: Final = 3600 * SECOND_NS
 
 
 def lives(call: Call, where: str) -> dict[Place, dict[int, Span]]:
@@ -37,7 +39,7 @@ def rates(
             continue
         sql = (
             f"SELECT {NODE}, pid, {floor(width)} AS start_ns, count(*) AS kept, max(process) AS process, "
-            "max(timestamp_ns + coalesce(duration_ns, 0)) AS last_ns, arg_max(event_seq, timestamp_ns) AS seq "
+            "max(TRY(timestamp_ns + coalesce(duration_ns, 0))) AS last_ns, arg_max(event_seq, timestamp_ns) AS seq "
             f"FROM events WHERE {where} AND {GPU} AND pid IS NOT NULL GROUP BY ALL"
         )
         for place, of_place in by_place(rows(call, sql)).items():
@@ -54,16 +56,27 @@ def _rates(
     for one in known:
         if one.pid is not None and one.source in GPU_SOURCES:
             more[one.pid, one.block_ns] += max(one.count - one.stored, 0)
+    starts: defaultdict[int, set[int]] = defaultdict(set)
+    for pid, start_ns in [*kept, *more]:
+        starts[pid].add(start_ns)
     for pid, life in living.items():
         process = max((row["process"] or "" for row in of_place if row["pid"] == pid), default="")
-        for start_ns in range(life.start_ns - life.start_ns % width_ns, life.end_ns, width_ns):
+        for start_ns in _with_silence(sorted(starts[pid]), life, width_ns):
             row = kept.get((pid, start_ns))
             yield Rate(
                 pid,
                 process,
                 Span(max(start_ns, life.start_ns), start_ns + width_ns),
                 width_ns,
-                (row["kept"] if row else 0) + more[pid, start_ns],
+                (row["kept"] if row else 0) + more.get((pid, start_ns), 0),
                 row["last_ns"] if row else None,
                 f"{row['place']}:{row['seq']}" if row else "",
             )
+
+
+def _with_silence(starts: list[int], life: Span, width_ns: int) -> Iterator[int]:
+    """The bins with calls, and the silent ones after each, for an hour at most: what is silent for longer is idle."""
+    ends = [*starts[1:], life.end_ns]
+    for start_ns, next_ns in zip(starts, ends, strict=True):
+        if start_ns + width_ns > life.start_ns:
+            yield from range(start_ns, max(min(next_ns, start_ns + _SILENT_NS), start_ns + 1), width_ns)

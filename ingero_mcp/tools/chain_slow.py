@@ -12,7 +12,7 @@ from ingero_mcp.analysis.chains.cpu_taken import RUNNABLE
 from ingero_mcp.analysis.chains.record import BLOCK_NS, CELL_NS, SECOND_NS, Calls, Slow
 from ingero_mcp.analysis.chains.tail_latency import SYNCHRONIZES
 from ingero_mcp.tools.call import Call
-from ingero_mcp.tools.chain_calls import GPU, NODE, OFF_CPU, Place, floor, rows
+from ingero_mcp.tools.chain_calls import GPU, NODE, OFF_CPU, TIMED, Place, floor, rows
 from ingero_mcp.tools.scope import as_sql
 from ingero_mcp.views import AGENT_ARG0
 from ingero_mcp.views.view import attribute
@@ -21,6 +21,7 @@ _LAUNCHES: Final = ("cudaLaunchKernel", "cudaLaunchKernelExC", "cuLaunchKernel",
 _WARM_UP_NS: Final = 10 * SECOND_NS
 _MOST_BLOCKS: Final = 400  # with a tail, that are looked into: the worst
 _PER_QUERY: Final = 200
+_LONGEST_NAME: Final = 256  # of a cluster, node or operation: a query may not be as long as names that somebody sends
 
 
 def slow(
@@ -32,7 +33,9 @@ def slow(
         (place, one)
         for place, of_place in known.items()
         for one in of_place
-        if has_tail(one) and (one.op not in SYNCHRONIZES or (place, one.block_ns) in runnable)
+        if has_tail(one)
+        and max(map(len, (*place, one.op))) <= _LONGEST_NAME
+        and (one.op not in SYNCHRONIZES or (place, one.block_ns) in runnable)
     ]
     tails.sort(key=lambda tail: (tail[1].op in SYNCHRONIZES, -tail[1].count * (tail[1].p99_ns - tail[1].p50_ns)))
     found: defaultdict[Place, list[Slow]] = defaultdict(list)
@@ -69,7 +72,7 @@ def _slow_sql(where: str, tails: list[tuple[Place, Calls]]) -> str:
     same = "{0}.cluster = {1}.cluster AND {0}.place = {1}.place AND {0}.pid IS NOT DISTINCT FROM {1}.pid"
     return f"""
         WITH limits(cluster, place, op, block_ns, p50_ns) AS (VALUES {limits}),
-        known AS (SELECT {NODE}, metric_name AS op, pid, timestamp_ns FROM events WHERE {GPU} AND duration_ns >= 0),
+        known AS (SELECT {NODE}, metric_name AS op, pid, timestamp_ns FROM events WHERE {GPU} AND {TIMED}),
         firsts AS (SELECT cluster, place, op, pid, min(timestamp_ns) AS first_ns FROM known GROUP BY ALL),
         births AS (SELECT cluster, place, pid, min(first_ns) AS born_ns FROM firsts GROUP BY ALL),
         launches AS (
@@ -80,7 +83,7 @@ def _slow_sql(where: str, tails: list[tuple[Place, Calls]]) -> str:
             SELECT {NODE}, metric_name AS op, pid, tid, process, timestamp_ns AS start_ns,
                    timestamp_ns + duration_ns AS end_ns, duration_ns, bytes, event_seq, {floor(BLOCK_NS)} AS block_ns,
                    CASE WHEN metric_name IN ({launches}) THEN {attribute(AGENT_ARG0)} END AS function
-            FROM events WHERE {where} AND {GPU} AND duration_ns >= 0),
+            FROM events WHERE {where} AND {GPU} AND {TIMED}),
         slow AS (
             SELECT here.*, limits.p50_ns FROM here JOIN limits ON limits.cluster = here.cluster
                 AND limits.place = here.place AND limits.op = here.op AND limits.block_ns = here.block_ns
@@ -97,7 +100,7 @@ def _slow_sql(where: str, tails: list[tuple[Place, Calls]]) -> str:
         away AS (
             SELECT {NODE}, pid, tid, timestamp_ns AS off_ns, timestamp_ns + duration_ns AS on_ns,
                    timestamp_ns // {SECOND_NS} AS second, {state} AS state
-            FROM events WHERE {where} AND {OFF_CPU} AND duration_ns > 0
+            FROM events WHERE {where} AND {OFF_CPU} AND {TIMED}
               AND coalesce({state}, '{RUNNABLE}') = '{RUNNABLE}'),
         lost AS (
             SELECT warm.cluster, warm.place, warm.event_seq, warm.start_ns,

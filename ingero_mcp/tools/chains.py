@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from typing import Annotated, Any, Final, Literal
+from math import isfinite
+from typing import Annotated, Any, Final, Literal, NoReturn
 
 from pydantic import BaseModel, Field
 
@@ -159,7 +160,7 @@ def _stored(row: dict[str, Any]) -> Stored:
         op=row["op"] or "",
         p99_us=row["p99_us"],
         p50_us=row["p50_us"],
-        tail_ratio=row["tail_ratio"],
+        tail_ratio=_finite(row["tail_ratio"]),
         timeline=row["timeline"] or "",
         evidence=row["evidence"] or "",
         detected_ns=row["detected_ns"] or 0,
@@ -168,7 +169,7 @@ def _stored(row: dict[str, Any]) -> Stored:
         rank=row["rank"],
         job_id=row["job_id"],
         cause=row["cause"],
-        confidence=row["confidence"],
+        confidence=_finite(row["confidence"]),
         is_ours=row["updated_ns"] is not None,
     )
 
@@ -247,9 +248,18 @@ def _us(ns: int | None) -> float | None:
 
 
 def _listed(text: str) -> list[Any]:
-    """A JSON array; nothing for any other text."""
+    """A JSON array; nothing for any other text, nor for one that is no strict JSON or no Unicode."""
     try:
-        found = json.loads(text or "[]")
+        found = json.loads(text or "[]", parse_constant=_not_strict)
+        json.dumps(found, ensure_ascii=False, allow_nan=False).encode()
     except (ValueError, RecursionError):
         return []
     return found if isinstance(found, list) else []
+
+
+def _not_strict(constant: str) -> NoReturn:
+    raise ValueError(constant)
+
+
+def _finite(value: float | None) -> float | None:
+    return value if value is not None and isfinite(value) else None

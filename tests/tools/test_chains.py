@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from itertools import chain as together
 from pathlib import Path
 
@@ -13,7 +14,7 @@ from ingero_mcp.importers.registry import open_file
 from ingero_mcp.sqlguard import check
 from ingero_mcp.store import Store, open_store
 from ingero_mcp.tools.call import Call
-from ingero_mcp.tools.chain_report import report
+from ingero_mcp.tools.chain_report import AskedChains, report, told
 from ingero_mcp.tools.chains import ShownChain, chains, computed_chains
 from ingero_mcp.windows import Window, iso
 from tests.importers import ingero_lookalike as agent
@@ -307,3 +308,44 @@ def test_a_drop_names_the_workers_that_an_agent_only_counted(store: Store, tmp_p
     assert "pt_data_worker (pid 21, started by the process in trouble) with 90000 context switches" in one.root_cause
     assert any("sleep included: the longest of each process and minute alone are 5 s" in fact["statement"]
                for fact in one.evidence)  # fmt: skip
+
+
+# What somebody else may send
+
+
+def test_what_cannot_be_is_left_out_and_takes_nothing_else_with_it(store: Store) -> None:
+    huge = 2**63 - 1
+    hostile = [
+        row(LAUNCH, 30, None, duration_ns=huge),
+        row(LAUNCH, 31, None, timestamp_ns=huge, duration_ns=huge),
+        row(LAUNCH, 32, None, duration_ns=-huge),
+        row("cuda" + "x" * 5000, 33, 1),
+        row("block.io", 34, None, source="io", duration_ns=huge, bytes=huge),
+        row("sched.offcpu", 34, None, source="host", duration_ns=huge, attrs_json='{"sched.next_pid":"x"}'),
+        row("oom.kill", 35, None, source="host", pid=None, process=None),
+        *(row(f"cuda\u200e{place % 2}" + "y" * 3000, 36 + place / 100, 1 + place % 7 * 50) for place in range(60)),
+    ]
+    store_rows(store, [*incident(0), *hostile])
+    found = chains(Call(store, None), None).shown
+    assert sorted({one.kind for one in found}) == ["noisy_neighbour", "oom", "tail_latency"]
+
+
+@pytest.mark.parametrize(
+    "facts",
+    [
+        {"tail_ratio": "NaN", "confidence": "Infinity", "p99_us": 2**63 - 1},
+        {"timeline": "[" * 5000},
+        {"timeline": '[{"layer":"\\ud800"}]', "recommendations": '["\\ud800"]'},
+        {"timeline": '[{"dur_us":NaN}]', "evidence": '[{"value":1e999}]'},
+        {"timeline": '{"a":1}', "recommendations": "[1,[2]]", "severity": "\x1b[31mHIGH", "kind": "x" * 3000},
+    ],
+)
+def test_a_chain_that_somebody_sent_is_shown_as_strict_json_and_safe_text(
+    store: Store, facts: dict[str, object]
+) -> None:
+    attrs = {f"ingero.chain.{name}": value for name, value in ({"severity": "HIGH", "summary": "a\nb"} | facts).items()}
+    store_rows(store, [row("causal_chain", 5, None, source="chain", causal_chain_id="n1:x", attrs=attrs)])
+    said = told(Call(store, None), AskedChains())
+    assert len(said.structured["chains"]) == 1
+    json.dumps(said.structured, ensure_ascii=False, allow_nan=False).encode()
+    assert all(line.isprintable() for line in said.text.split("\n"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass
 from statistics import median
@@ -84,57 +85,68 @@ def throughput_drop(record: Record) -> Iterator[Chain]:
 
 def _drops(record: Record, pid: int) -> Iterator[_Drop]:
     """The stretches in which one process called less than in the five minutes before."""
-    rates = sorted((one for one in record.rates if one.pid == pid), key=lambda one: one.span.start_ns)
     life = record.lives[pid]
-    calm: list[Rate] = []
+    calm = _Calm()
     low: list[Rate] = []
-    for rate in rates:
+    for rate in sorted((one for one in record.rates if one.pid == pid), key=lambda one: one.span.start_ns):
         if rate.span.start_ns >= life.end_ns:
             break
-        usual = _usual(calm, rate.span.start_ns)
+        calm.forget(low[0].span.start_ns if low else rate.span.start_ns)
+        usual = calm.per_s()
         if usual is not None and _per_s(rate, life) < _LEFT * usual:
             low.append(rate)
-        else:
-            yield from _drop(low, calm, life)
-            low = []
-            calm.append(rate)
+            continue
+        yield from _drop(low, calm, life)
+        low = []
+        calm.add(rate)
     yield from _drop(low, calm, life)
 
 
-def _usual(calm: list[Rate], before_ns: int) -> float | None:
-    # A bin of which the process lived a small part only says little.
-    near = [
-        one
-        for one in calm
-        if one.span.end_ns > before_ns - _LOOK_BACK_NS and 2 * (one.span.end_ns - one.span.start_ns) >= one.width_ns
-    ]
-    least = 1 if near and near[-1].width_ns >= BLOCK_NS else _LEAST_BEFORE
-    if len(near) < least or sum(one.count for one in near) < _LEAST_CALLS:
-        return None
-    return median(_per_s(one, None) for one in near)
+class _Calm:
+    """The bins before a drop, of the last five minutes, of which the process lived at least half."""
+
+    def __init__(self) -> None:
+        self._near: deque[tuple[Rate, float]] = deque()
+        self._count = 0
+        self.event_id = ""
+
+    def add(self, rate: Rate) -> None:
+        self.event_id = rate.event_id or self.event_id
+        if 2 * (rate.span.end_ns - rate.span.start_ns) >= rate.width_ns:
+            self._near.append((rate, rate.count / rate.span.seconds))
+            self._count += rate.count
+
+    def forget(self, before_ns: int) -> None:
+        while self._near and self._near[0][0].span.end_ns <= before_ns - _LOOK_BACK_NS:
+            self._count -= self._near.popleft()[0].count
+
+    def per_s(self) -> float | None:
+        """The usual rate; None of too little."""
+        near = self._near
+        least = 1 if near and near[-1][0].width_ns >= BLOCK_NS else _LEAST_BEFORE
+        if len(near) < least or self._count < _LEAST_CALLS:
+            return None
+        return median(per_s for _, per_s in near)
 
 
-def _per_s(rate: Rate, life: Span | None) -> float:
-    end_ns = rate.span.end_ns if life is None else min(rate.span.end_ns, life.end_ns)
-    seconds = Span(rate.span.start_ns, end_ns).seconds
+def _per_s(rate: Rate, life: Span) -> float:
+    seconds = Span(rate.span.start_ns, min(rate.span.end_ns, life.end_ns)).seconds
     return rate.count / seconds if seconds else 0.0
 
 
-def _drop(low: list[Rate], calm: list[Rate], life: Span) -> Iterator[_Drop]:
-    if not low or not calm:
+def _drop(low: list[Rate], calm: _Calm, life: Span) -> Iterator[_Drop]:
+    usual = calm.per_s() if low else None
+    if usual is None or usual < _LEAST_USUAL_PER_S:
         return
     # Of a minute that was only counted, what is known best is when the last call that was kept ended.
     start_ns = low[0].last_ns if low[0].last_ns and len(low) == 1 else low[0].span.start_ns
     span = Span(start_ns, min(low[-1].span.end_ns, life.end_ns))
     if span.end_ns - span.start_ns < _LEAST_NS:
         return
-    usual = _usual(calm, low[0].span.start_ns)
-    seconds = Span(low[0].span.start_ns, span.end_ns).seconds
-    if usual is not None and usual >= _LEAST_USUAL_PER_S:
-        count = sum(one.count for one in low)
-        event_id = next((one.event_id for one in reversed([*calm, *low]) if one.event_id), "")
-        whole = Rate(low[0].pid, low[0].process, span, low[0].width_ns, count, low[-1].last_ns, event_id)
-        yield _Drop(whole, span, count / seconds, usual)
+    count = sum(one.count for one in low)
+    event_id = next((one.event_id for one in reversed(low) if one.event_id), calm.event_id)
+    whole = Rate(low[0].pid, low[0].process, span, low[0].width_ns, count, low[-1].last_ns, event_id)
+    yield _Drop(whole, span, count / Span(low[0].span.start_ns, span.end_ns).seconds, usual)
 
 
 def _together(drops: list[_Drop]) -> list[list[_Drop]]:
