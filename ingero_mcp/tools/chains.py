@@ -13,7 +13,7 @@ from ingero_mcp.analysis.chains.chain import Chain, in_order, rank_of
 from ingero_mcp.analysis.chains.checked import checked
 from ingero_mcp.analysis.chains.rows import evidence_of, timeline_of
 from ingero_mcp.analysis.chains.rules import find_chains
-from ingero_mcp.analysis.chains.stored import Stored, continued, grouped, is_about
+from ingero_mcp.analysis.chains.stored import Stored, continued, grouped, is_about, is_same
 from ingero_mcp.tools.call import Call
 from ingero_mcp.tools.chain_calls import rows
 from ingero_mcp.tools.chain_records import Records, read_records
@@ -111,8 +111,7 @@ def _computed(records: Records, window: Window, known: list[Stored]) -> tuple[Ch
 def _combined(records: Records, window: Window, known: list[Stored]) -> list[ShownChain]:
     """One row for each chain: what was stored about the same trouble is told with the one that is computed."""
     found = _computed(records, window, known)
-    own_ids = {one.chain_id for one in found}
-    left = [one for one in known if not (one.is_ours and one.chain_id in own_ids)]
+    left = [one for one in known if not any(is_same(one, chain) for chain in found)]
     shown = []
     for chain in found:
         about = [one for one in left if not one.is_ours and is_about(one, chain)]

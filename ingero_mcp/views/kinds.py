@@ -20,7 +20,7 @@ CHAIN: Final = Kind(
     "ingero.chain.",
     "chains",
     "one row per causal chain: what was slow or stuck, and why, as a node's agent detected it or this server's watch "
-    "(kind stall: a job)",
+    "(kind stall: a job); query_fleet also shows those that nobody stored, computed when it is asked",
     (
         *_PLACE,
         Shown("chain_id", "chain; an Ingero agent writes node:descriptor", sql="causal_chain_id"),

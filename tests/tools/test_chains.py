@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from itertools import chain as together
 from pathlib import Path
 
@@ -170,6 +171,22 @@ def test_a_chain_that_began_before_the_window_keeps_its_start_once_it_was_kept(s
     assert begun not in [one.chain_id for one in shown(store, late)]
     keep(store, Window(second(0), second(1200), ""), second(1300))
     assert [one.chain_id for one in shown(store, late)] == [begun]
+
+
+def test_a_chain_that_was_found_before_its_minute_was_over_keeps_its_id(store: Store) -> None:
+    early = second(20) + 100_000_000
+    store_rows(store, incident(0))
+    (found,) = [one for one in computed_chains(Call(store, None), Window(second(0), second(60), "")) if one.op]
+    store.append_context(context_batch([replace(found, start_ns=early)], second(25))).result(timeout=10)
+    assert [one.chain_id for one in shown(store)] == [f"n1:tail-{LAUNCH}:{early}"]
+    keep(store, Window(second(0), second(60), ""), second(70))
+    assert [one.chain_id for one in shown(store)] == [f"n1:tail-{LAUNCH}:{early}"]
+
+
+def test_a_wider_window_that_shows_an_earlier_start_replaces_what_was_kept(store: Store) -> None:
+    store_rows(store, list(together.from_iterable(incident(60 * minute) for minute in range(20))))
+    keep(store, Window(second(1080), second(1200), ""), second(1300))
+    assert [one.chain_id for one in shown(store)] == [f"n1:tail-{LAUNCH}:{second(20)}"]
 
 
 # What an agent recorded

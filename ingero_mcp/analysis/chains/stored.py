@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from ingero_mcp.analysis.chains.chain import JOINED_NS, Chain, rank_of
+from ingero_mcp.analysis.chains.record import BLOCK_NS
 
 _NUMBERED: Final = re.compile(r"chain-[0-9]+")
 _KINDS: Final = (
@@ -102,7 +103,8 @@ def _one_of(run: list[Stored]) -> Stored:
 
 
 def continued(chains: Iterable[Chain], known: Iterable[Stored]) -> tuple[Chain, ...]:
-    """The chains, with the start of those that are known to have begun before the window in which they were found."""
+    """The chains, with the start that they were kept with before: of those that began before the window in which they
+    are found now, and of those that were found first when their minute was not over."""
     ours = [one for one in known if one.is_ours and one.start_ns is not None]
     return tuple(_continued(chain, ours) for chain in chains)
 
@@ -111,11 +113,18 @@ def _continued(chain: Chain, ours: list[Stored]) -> Chain:
     starts = [
         one.start_ns
         for one in ours
-        if (one.cluster_id, one.node_id, one.descriptor) == (chain.cluster_id, chain.node_id, chain.descriptor)
-        and one.start_ns is not None
-        and one.start_ns < chain.start_ns <= (one.end_ns or one.detected_ns) + JOINED_NS
+        if is_same(one, chain) and one.start_ns is not None and one.start_ns < chain.start_ns + BLOCK_NS
     ]
     return replace(chain, start_ns=min(starts)) if starts else chain
+
+
+def is_same(one: Stored, chain: Chain) -> bool:
+    """Whether a chain that a server of ours kept is an earlier state of this one."""
+    about = (one.cluster_id, one.node_id, one.descriptor) == (chain.cluster_id, chain.node_id, chain.descriptor)
+    if not about or not one.is_ours or one.start_ns is None:
+        return False
+    end_ns = one.end_ns if one.end_ns is not None else one.detected_ns
+    return one.start_ns <= chain.end_ns + JOINED_NS and chain.start_ns <= end_ns + JOINED_NS
 
 
 def is_about(one: Stored, chain: Chain) -> bool:
