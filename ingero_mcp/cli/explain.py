@@ -62,7 +62,11 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--job", metavar="NAME", help="only this job (default: the jobs with most events)")
     parser.add_argument("--comm", metavar="ID", help="only collectives of this communicator")
     parser.add_argument("--plot", action="store_true", help="add a plot in text: ranks by steps, how late each was")
-    parser.add_argument("--json", action="store_true", help="print the whole answer as JSON")
+    parser.add_argument(
+        "--json",
+        action="store_true",
+        help="print JSON: what explain_stall answers; beside it, where nothing can be said of a stall, the key chains",
+    )
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -37,7 +37,7 @@ def cpu_taken(record: Record, trouble: Trouble) -> Cause | None:
         return None
     takers = _takers(here)
     return Cause(
-        words=_words(trouble, lost_ns, switches, takers),
+        words=_words(trouble, lost_ns, switches, takers, is_known=any(one.state for one in here)),
         strength=share if share >= _MATERIAL else 0.0,
         statements=tuple(_statements(trouble, lost_ns, switches, here)),
         lines=(Line("HOST", "sched_switch", _detail(switches, takers), lost_ns or None),),
@@ -45,8 +45,9 @@ def cpu_taken(record: Record, trouble: Trouble) -> Cause | None:
     )
 
 
-def _words(trouble: Trouble, lost_ns: int, switches: Against, takers: list[str]) -> str:
+def _words(trouble: Trouble, lost_ns: int, switches: Against, takers: list[str], *, is_known: bool) -> str:
     by = f", taken by {listed(takers)}" if takers else ""
+    by += "" if is_known or not lost_ns else " (whether they waited or slept was not recorded)"
     where = "inside the slow calls" if trouble.op else "while they could have run"
     lost = (
         f"its threads were off the CPU {where} for {duration_text(lost_ns)} of {duration_text(trouble.excess_ns)} lost"
