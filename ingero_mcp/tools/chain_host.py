@@ -18,6 +18,7 @@ from ingero_mcp.analysis.chains.record import (
     Retransmits,
     Scheduled,
     Span,
+    Starts,
     Switches,
 )
 from ingero_mcp.analysis.retransmits import NAMES as RETRANSMITS
@@ -115,6 +116,20 @@ def io(call: Call, where: str) -> dict[Place, list[Io]]:
         ]
         for place, of_place in by_place(found).items()
     }  # fmt: skip
+
+
+def starts(call: Call, where: str) -> dict[Place, list[Starts]]:
+    """Programs that were started."""
+    found = rows(
+        call,
+        f"SELECT {NODE}, coalesce(process, '') AS process, {floor(CELL_NS)} AS cell_ns, count(*) AS count, "
+        f"min(event_seq) AS seq FROM events WHERE {where} AND metric_name IN ('process.exec', 'process_exec') "
+        "GROUP BY ALL ORDER BY ALL",
+    )
+    return {
+        place: [Starts(row["process"], row["cell_ns"], row["count"], f"{place[1]}:{row['seq']}") for row in of_place]
+        for place, of_place in by_place(found).items()
+    }
 
 
 def loads(call: Call, where: str) -> dict[Place, list[Load]]:

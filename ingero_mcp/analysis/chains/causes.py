@@ -12,6 +12,7 @@ from ingero_mcp.analysis.chains.cpu_busy import cpu_busy
 from ingero_mcp.analysis.chains.cpu_taken import cpu_taken
 from ingero_mcp.analysis.chains.memory import large_allocations, memory
 from ingero_mcp.analysis.chains.network import network
+from ingero_mcp.analysis.chains.programs import programs
 from ingero_mcp.analysis.chains.record import Record
 from ingero_mcp.analysis.chains.storage import storage
 
@@ -24,6 +25,7 @@ READERS: Final[tuple[Reader, ...]] = (
     memory,
     large_allocations,
     network,
+    programs,
 )
 _SEVERE: Final = 0.1  # of the time of the stretch was lost
 

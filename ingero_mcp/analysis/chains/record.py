@@ -135,6 +135,16 @@ class Io:
 
 
 @dataclass(frozen=True, slots=True)
+class Starts:
+    """How often a program was started in one cell."""
+
+    process: str
+    cell_ns: int
+    count: int
+    event_id: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Load:
     """One sample of the load of the host."""
 
@@ -212,6 +222,7 @@ class Record:
     away: tuple[Away, ...] = ()
     switches: tuple[Switches, ...] = ()
     io: tuple[Io, ...] = ()
+    starts: tuple[Starts, ...] = ()
     loads: tuple[Load, ...] = ()
     moments: tuple[Moment, ...] = ()
     rates: tuple[Rate, ...] = ()

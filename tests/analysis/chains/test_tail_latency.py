@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from ingero_mcp.analysis.chains.record import BLOCK_NS, Allocations, Io, Switches
+from ingero_mcp.analysis.chains.record import BLOCK_NS, Allocations, Io, Starts, Switches
 from ingero_mcp.analysis.chains.rules import find_chains
 from tests.analysis.chains.node import LAUNCH, MS, NOON, PID, at, away, calls, kinds, loads, only, record, slow
 
@@ -156,6 +156,18 @@ def test_the_processes_that_were_switched_to_most_are_named_as_own_workers_or_ot
     assert any(
         "in the whole recording 150100 sched_switch and 11 s off the CPU" in one.statement for one in chain.evidence
     )
+
+
+def test_programs_that_start_in_the_same_seconds_and_not_otherwise_are_named() -> None:
+    many = Starts("cc1plus", at(200), 5, "n1:4")
+    chain = only(find_chains(record(slow=(slow(200),), starts=(many,))), "tail_latency")
+    assert chain.severity == "LOW"
+    assert "5 programs were started (cc1plus x5), none in the rest of the recording" in chain.root_cause
+    assert (
+        kinds(record(slow=(slow(200),), starts=tuple(replace(many, cell_ns=at(5 * cell)) for cell in range(120)))) == []
+    )
+    assert kinds(record(slow=(slow(200),), starts=(replace(many, process="ingero"),))) == []
+    assert kinds(record(slow=(slow(200),), starts=(replace(many, count=2),))) == []
 
 
 def test_memory_that_is_given_back_in_a_burst_is_the_allocators() -> None:
