@@ -16,6 +16,7 @@ from ingero_mcp.analysis.words import duration_text, listed
 
 _BUSY_PCT: Final = 90.0
 _BUSY_LOAD: Final = 1.0  # runnable threads per core
+_MORE: Final = 1.5  # times the usual load
 _LEAST_SAMPLES: Final = 1
 _MOST_NAMED: Final = 3
 _LEAST_SHARE: Final = 0.05  # of the context switches, to be named
@@ -28,17 +29,25 @@ class _Busy:
     cpu_pct: float | None
     usual_cpu_pct: float | None
     per_core: float | None
+    usual_per_core: float | None
 
     @property
     def is_saturated(self) -> bool:
-        cpu, load = self.cpu_pct or 0.0, self.per_core or 0.0
-        return cpu >= _BUSY_PCT or load >= _BUSY_LOAD
+        """Whether there was no CPU to spare."""
+        return (self.cpu_pct or 0.0) >= _BUSY_PCT or (self.per_core or 0.0) >= _BUSY_LOAD
+
+    @property
+    def is_unusual(self) -> bool:
+        """Whether that is so, and is not so in the calm rest as well: what always is explains nothing."""
+        by_cpu = (self.cpu_pct or 0.0) >= _BUSY_PCT and (self.usual_cpu_pct or 0.0) < _BUSY_PCT
+        by_load = (self.per_core or 0.0) >= max(_BUSY_LOAD, _MORE * (self.usual_per_core or 0.0))
+        return by_cpu or by_load
 
 
 def cpu_busy(record: Record, trouble: Trouble) -> Cause | None:
     """Saturated CPUs within the stretch itself, with the processes that were switched to most."""
     busy = _busy(record, trouble.span.cells(CELL_NS))
-    if not busy.is_saturated or _was_always(busy):
+    if not busy.is_unusual:
         return None
     within = trouble.span.cells(BLOCK_NS)
     here = [one for one in record.switches if within.touches(one.block_ns, one.block_ns + BLOCK_NS)]
@@ -72,14 +81,13 @@ def _busy(record: Record, span: Span) -> _Busy:
     here = [one for one in record.loads if span.touches(one.at_ns, one.at_ns)]
     rest = [one for one in record.loads if not span.touches(one.at_ns, one.at_ns)]
     if len(here) < _LEAST_SAMPLES:
-        return _Busy(None, None, None)
-    load = _middle(one.load_avg for one in here)
-    return _Busy(_cpu(here), _cpu(rest), load / record.cores if load is not None and record.cores else None)
+        return _Busy(None, None, None, None)
+    return _Busy(_cpu(here), _cpu(rest), _per_core(record, here), _per_core(record, rest))
 
 
-def _was_always(busy: _Busy) -> bool:
-    """Busy CPUs that are as busy in the calm rest explain nothing."""
-    return busy.usual_cpu_pct is not None and busy.usual_cpu_pct >= _BUSY_PCT
+def _per_core(record: Record, loads: list[Load]) -> float | None:
+    load = _middle(one.load_avg for one in loads)
+    return load / record.cores if load is not None and record.cores else None
 
 
 def _cpu(loads: list[Load]) -> float | None:

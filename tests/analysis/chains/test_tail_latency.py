@@ -76,6 +76,8 @@ def test_where_nothing_calm_was_sampled_it_is_not_compared() -> None:
 def test_load_is_judged_by_the_number_of_cores() -> None:
     twelve = loads(195, 210, load_avg=12.0)
     assert kinds(record(slow=(slow(200),), loads=twelve, cores=64)) == []
+    always = tuple(replace(one, load_avg=12.0) for one in twelve)
+    assert kinds(record(slow=(slow(200),), loads=always, cores=4)) == []
     chain = only(find_chains(record(slow=(slow(200),), loads=twelve, cores=4)), "tail_latency")
     assert "load 3.00 per core of 4" in chain.root_cause
 
