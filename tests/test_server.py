@@ -248,7 +248,7 @@ def test_ctrl_c_ends_a_command_without_a_traceback(tmp_path: Path, command: str)
                 wait_until(lambda: has_open(process.pid, path))
                 if command == "query":
                     # The statement never ends, so whatever goes beyond starting up goes into it.
-                    wait_until(lambda: cpu_s(process.pid) > 5)
+                    wait_until(lambda: cpu_s(process.pid) > 3)
             process.send_signal(signal.SIGINT)
             _, errors = process.communicate(timeout=20)
         finally:

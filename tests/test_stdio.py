@@ -18,6 +18,7 @@ from ingero_mcp.events import Resource, Sample
 from ingero_mcp.otlp.encode import encode_samples
 from ingero_mcp.sender import Sender
 from ingero_mcp.store import open_store
+from ingero_mcp.tools import TOOLS
 from tests.conftest import RunServer
 from tests.processes import INGERO, ServerProcess, run_ingero
 
@@ -275,4 +276,4 @@ def test_the_example_configuration_works_as_it_stands(run_server: RunServer) -> 
         for line in done.stdout.splitlines()
         for tool in json.loads(line).get("result", {}).get("tools", [])
     ]
-    assert len(names) == 5 and not any("." in name for name in names), done.stderr
+    assert len(names) == len(TOOLS) and not any("." in name for name in names), done.stderr

@@ -53,9 +53,10 @@ class QueryFleet(BaseModel):
         ),
     ] = "chains"
     query: Annotated[
-        str | None, Field(description=f"For action sql: one SELECT, DuckDB dialect. Example: {_EXAMPLE_SQL}")
+        str | None,
+        Field(description=f"For action sql: one SELECT, DuckDB dialect, such as {_EXAMPLE_SQL}. Default: none."),
     ] = None
-    sql: Annotated[str | None, Field(description="The same as query, which wins.")] = None
+    sql: Annotated[str | None, Field(description="The same as query, which wins. Default: none.")] = None
     since: Annotated[
         str | None, Field(description=f"Time range, such as 15m or 2d: {WINDOW_FORMS}. Default: all the data.")
     ] = None
