@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from hashlib import blake2b
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
@@ -15,6 +16,9 @@ from ingero_mcp.synth.scenario.run import Run
 
 Int64s = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
+
+
+_OWN: Final = (semconv.CPU_NS, semconv.BLOCKED_NS, semconv.RUNQ_NS, semconv.SYNC_NS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +36,7 @@ class Conditions:
 
     `clock_step_at` (host, step, ns) sets one host's clock back or forth in mid run. `loss` is the share of lost events.
     Of collectives every `every`-th of a communicator is recorded.
+    With `only` nothing of other ranks and of hosts is; with `enqueues_only` nothing but when calls were enqueued.
     """
 
     offset_ns: tuple[int, ...] = ()
@@ -40,6 +45,8 @@ class Conditions:
     loss: float = 0.0
     attach: Attach | None = None
     every: int = 1
+    only: tuple[int, ...] = ()
+    enqueues_only: bool = False
 
     @property
     def traits(self) -> tuple[str, ...]:
@@ -57,6 +64,10 @@ class Conditions:
 
 def record(calls: Block, run: Run, conditions: Conditions, random: np.random.Generator) -> Block:
     """What is left of the events, in the order in which each host completed them; and the notes of what was lost."""
+    if conditions.only:
+        calls = calls.where(np.isin(calls.rank, conditions.only))
+    if conditions.enqueues_only:
+        calls = _enqueues(calls)
     if conditions.every > 1:
         calls = _sampled(calls, conditions.every)
     if conditions.attach is not None:
@@ -74,6 +85,14 @@ def numbers(recorded: Block) -> Int64s:
         here = recorded.host == host
         seq[here] = np.arange(1, here.sum() + 1)
     return seq
+
+
+def _enqueues(calls: Block) -> Block:
+    """Calls on communicators alone, without what the thread did before them."""
+    on_comm = np.array([semconv.NCCL_COMM in template.attributes for template in calls.templates])
+    calls = calls.where(on_comm[calls.template])
+    columns = {key: column for key, column in calls.columns.items() if key not in _OWN}
+    return replace(calls, columns=columns)
 
 
 def _sampled(calls: Block, every: int) -> Block:

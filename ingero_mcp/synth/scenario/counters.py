@@ -33,9 +33,9 @@ def _gpu(run: Run, random: np.random.Generator) -> Iterator[Block]:
     first, last = int(run.base_ns[0]), int(run.base_ns[run.last_step] + run.step_ns[0])
     times = np.arange(first, last, max((last - first) // _SAMPLES, SECOND // 10))
     steps = np.searchsorted(run.base_ns[: run.last_step + 1], times, side="right") - 1
-    is_throttled = run.plan.symptom == "throttle"
+    throttled = next((layer for layer in run.plan.layers if layer.symptom == "throttle"), None)
     for rank in range(layout.world):
-        factor = run.plan.gpu_factor[steps, rank] if is_throttled else np.ones(len(steps))
+        factor = throttled.gpu_factor[steps, rank] if throttled else np.ones(len(steps))
         clock = np.round(_CLOCK_MHZ / factor + random.normal(0, 4, len(times)), 0)
         uuid = {semconv.GPU_UUID: gpu_uuid(layout, rank)}
         host = layout.host_of(rank)

@@ -83,7 +83,8 @@ class Draft:
     """What is planted. `steps` are the affected ones, from 0.
 
     `unseen_in` names views that cannot show it, with what may be said there; `hidden_in` views that show that
-    something is wrong but not who.
+    something is wrong but not who. `even` is the same work dealt out evenly, where that it is
+    not is the incident. `parts` are the incidents, where there are several.
     """
 
     plan: Plan
@@ -98,4 +99,6 @@ class Draft:
     unseen_in: dict[View, tuple[Verdict, ...]] = field(default_factory=dict)
     hidden_in: tuple[View, ...] = ()
     conditions: Conditions | None = None
+    even: Plan | None = None
+    parts: tuple[Draft, ...] = ()
     traits: tuple[str, ...] = ()

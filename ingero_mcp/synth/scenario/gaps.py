@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from ingero_mcp.synth.scenario.plan import Plan
 from ingero_mcp.synth.scenario.run import Run
 
 Int64s = npt.NDArray[np.int64]
@@ -27,9 +28,9 @@ class Gap:
     steps: Int64s | None = None
 
 
-def gaps_of(run: Run) -> Iterator[Gap]:
-    """The planted host times of each rank that has any."""
-    plan, phase, cut = run.plan, run.phases[0], run.last_step + 1
+def gaps_of(run: Run, plan: Plan) -> Iterator[Gap]:
+    """The planted host times of each rank that has any, of one layer of the run's plan."""
+    phase, cut = run.phases[0], run.last_step + 1
     # Planted time comes last in its part of the phase: on the CPU, then blocked, then waiting for a CPU.
     ends_cpu = phase.start + phase.cpu
     ends_blocked = ends_cpu + phase.blocked

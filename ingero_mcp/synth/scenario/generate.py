@@ -12,12 +12,12 @@ from ingero_mcp.synth.scenario.case import Case, Recording
 from ingero_mcp.synth.scenario.conditions import Attach, Conditions, record
 from ingero_mcp.synth.scenario.draft import Draft, Ground
 from ingero_mcp.synth.scenario.durations import Durations, draw_durations
-from ingero_mcp.synth.scenario.families import FAMILIES, Family
+from ingero_mcp.synth.scenario.families import EVERY, Family
 from ingero_mcp.synth.scenario.job import Job, draw_job, noisy
-from ingero_mcp.synth.scenario.plan import nothing
+from ingero_mcp.synth.scenario.plan import merged, nothing
 from ingero_mcp.synth.scenario.run import Run, simulate
 from ingero_mcp.synth.scenario.symptoms import symptoms
-from ingero_mcp.synth.scenario.truth import VIEWS, Truth, View
+from ingero_mcp.synth.scenario.truth import VIEWS, Fault, Truth, View
 from ingero_mcp.synth.scenario.views import Sight
 from ingero_mcp.synth.scenario.who import Sender
 
@@ -32,9 +32,14 @@ CLUSTER = "synthetic"
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Incident:
-    """A run with something planted in it; `usual` is the same run without, `random` goes on where planting ended."""
+    """A run with something planted in it; `usual` is the same run without, `random` goes on where planting ended.
+
+    `unit_ns` is the planted size in an affected step.
+    """
 
     family: Family
+    seed: int
+    unit_ns: float
     durations: Durations
     draft: Draft
     run: Run
@@ -43,7 +48,7 @@ class Incident:
 
 
 def generate(family: str, seed: int, severity: float = 5.0, view: View = "probe") -> Case:
-    """A case of a family (F1 to F18); `severity` is in multiples of the job's spread.
+    """A case of a family (F1 to F18, and those beside them); `severity` is in multiples of the job's spread.
 
     Views of the same family, seed and severity show the same run. Raises KeyError for an unknown family.
     """
@@ -52,7 +57,7 @@ def generate(family: str, seed: int, severity: float = 5.0, view: View = "probe"
     conditions = draft.conditions or _draw_conditions(random, incident)
     with_others = bool(random.random() < _SHARED_CLUSTER) and view != "optrace"
     if view == "optrace":
-        conditions = Conditions()
+        conditions = Conditions(only=conditions.only)
     truth = _truth(incident, severity, view)
     traits = (
         *incident.run.job.traits(view),
@@ -68,15 +73,16 @@ def generate(family: str, seed: int, severity: float = 5.0, view: View = "probe"
 
 def run_incident(family: str, seed: int, severity: float) -> Incident:
     """The run itself, before anybody looks at it."""
-    kind = FAMILIES[family]
+    kind = EVERY[family]
     random = np.random.default_rng([seed, crc32(family.encode())])
     job = draw_job(random, seed, kind.shapes)
     if kind.name == "F18" and random.random() < 0.4:
         job = noisy(job, random)
     durations = draw_durations(job, random)
     usual = simulate(job, durations, nothing(job.steps, job.layout.world), seed)
-    draft, run = _plant(kind, Ground(job, durations, random, severity), usual, seed)
-    return Incident(kind, durations, draft, run, usual, random)
+    ground = Ground(job, durations, random, severity)
+    draft, run = _plant(kind, ground, usual, seed)
+    return Incident(kind, seed, ground.unit_ns, durations, draft, run, usual, random)
 
 
 def _plant(kind: Family, ground: Ground, usual: Run, seed: int) -> tuple[Draft, Run]:
@@ -170,6 +176,27 @@ def _truth(incident: Incident, severity: float, view: View) -> Truth:
         severity=severity if kind.is_slow else 0.0,
         spread_ns=incident.durations.spread_ns,
         step_ns=int(np.median(usual.step_ns)),
-        lost_ns=run.length_ns - usual.length_ns if kind.is_slow else 0,
+        lost_ns=_lost_ns(incident) if kind.is_slow else 0,
+        faults=_faults(incident, view),
         hang_ns=int(run.base_ns[run.last_step]) if draft.plan.stop else None,
     )
+
+
+def _lost_ns(incident: Incident) -> int:
+    """How much longer the run took than without the incident; an uneven one than with the same work dealt evenly."""
+    even, run = incident.draft.even, incident.run
+    usual = simulate(run.job, incident.durations, even, incident.seed) if even is not None else incident.usual
+    return run.length_ns - usual.length_ns
+
+
+def _faults(incident: Incident, view: View) -> tuple[Fault, ...]:
+    """Each of several incidents with what the run would be shorter without it, the costliest first."""
+    run, parts = incident.run, incident.draft.parts
+    found = []
+    for part in parts:
+        rest = merged(tuple(other.plan for other in parts if other is not part))
+        lost_ns = run.length_ns - simulate(run.job, incident.durations, rest, incident.seed).length_ns
+        least_ns = _LEAST_EFFECT * incident.unit_ns * len(part.steps)
+        is_hidden = view in part.unseen_in or view in part.hidden_in or lost_ns < least_ns
+        found.append(Fault(part.cause, part.verdict, part.culprits, part.group, lost_ns, is_hidden))
+    return tuple(sorted(found, key=lambda fault: -fault.lost_ns))

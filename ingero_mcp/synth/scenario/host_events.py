@@ -77,6 +77,13 @@ def _cron(run: Run, gap: Gap, random: np.random.Generator) -> Iterator[Block]:
     yield block(template, -1, gap.host, gap.start_ns)
 
 
+def _swap(run: Run, gap: Gap, random: np.random.Generator) -> Iterator[Block]:
+    """The kernel reads pages back from the swap device, and writes others out."""
+    for operation, share in (("read", 3), ("write", 2)):
+        template = Template("span", "block.io", {"io.operation": operation, "io.device": "dm-1", "io.bytes": MIB})
+        yield block(template, -1, gap.host, gap.start_ns, gap.start_ns + gap.length_ns * share // 4)
+
+
 def _step(run: Run, gap: Gap) -> dict[str, object]:
     if gap.steps is None or not run.job.step_known:
         return {}
@@ -90,4 +97,5 @@ EVENTS_OF: Final[dict[Symptom, EventsOf]] = {
     "checkpoint": _checkpoint,
     "compile": _compiler,
     "host_jitter": _cron,
+    "swap": _swap,
 }

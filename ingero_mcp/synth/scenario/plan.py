@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
@@ -16,7 +16,7 @@ Floats = npt.NDArray[np.float64]
 
 Symptom = Literal[
     "data_wait", "contention", "gc", "alloc", "checkpoint", "compile", "host_jitter", "throttle", "xid", "retransmit",
-    "other",
+    "quota", "swap", "other",
 ]  # fmt: skip
 StopKind = Literal["gpu", "host", "exit", "mismatch"]
 
@@ -57,6 +57,17 @@ class Plan:
     symptom: Symptom = "other"
     link: tuple[int, int] | None = None
     """The two hosts of a slow link."""
+    parts: tuple[Plan, ...] = ()
+    """The plans that this one was merged from."""
+
+    @property
+    def layers(self) -> tuple[Plan, ...]:
+        """Each thing that is planted, with its own symptom."""
+        return self.parts or (self,)
+
+    def shows(self, symptom: Symptom) -> bool:
+        """Whether one of its layers has this symptom."""
+        return any(layer.symptom == symptom for layer in self.layers)
 
     @property
     def extra_ns(self) -> Int64s:
@@ -72,3 +83,18 @@ def nothing(steps: int, ranks: int) -> Plan:
         return np.zeros((steps, ranks), np.int64)
 
     return Plan(zeros(), zeros(), zeros(), zeros(), gpu_factor=np.ones((steps, ranks)), transfer_factor=np.ones(steps))
+
+
+def merged(plans: tuple[Plan, ...]) -> Plan:
+    """Several incidents in one run. At most one of them may slow down links, and none may stop the run."""
+    whole = nothing(*plans[0].cpu_ns.shape)
+    for one in plans:
+        whole.cpu_ns += one.cpu_ns
+        whole.blocked_ns += one.blocked_ns
+        whole.runq_ns += one.runq_ns
+        whole.launch_runq_ns += one.launch_runq_ns
+        whole.gpu_factor += one.gpu_factor - 1
+        whole.transfer_factor += one.transfer_factor - 1
+    linked = next((one for one in plans if one.is_slow is not None), None)
+    is_slow, link = (linked.is_slow, linked.link) if linked else (None, None)
+    return replace(whole, is_slow=is_slow, link=link, parts=plans)

@@ -77,6 +77,8 @@ def sequence_imbalance(ground: Ground) -> Draft:
     variation = 0.025 * ground.severity
     drawn = ground.random.gamma(1 / variation**2, variation**2, (job.steps, 1, layout.dp, 1))
     plan.gpu_factor *= np.broadcast_to(drawn, (job.steps, *layout.shape)).reshape(job.steps, -1)
+    even = ground.plan()
+    even.gpu_factor *= drawn.mean(axis=(1, 2, 3))[:, None]
     return Draft(
         plan,
         "imbalance",
@@ -85,6 +87,7 @@ def sequence_imbalance(ground: Ground) -> Draft:
         Group("job", layout.job_id, tuple(range(layout.world))),
         np.arange(job.steps),
         unseen_in={"probe": ("undecidable", "healthy", "imbalance")},
+        even=even,
     )
 
 
@@ -94,6 +97,8 @@ def stage_imbalance(ground: Ground) -> Draft:
     stage = layout.pp - 1 if ground.random.random() < 0.6 else int(ground.random.integers(layout.pp))
     ranks = layout.ranks_of_stage(stage)
     plan.gpu_factor[:, list(ranks)] *= 1 + 0.06 * ground.severity
+    even = ground.plan()
+    even.gpu_factor *= 1 + 0.06 * ground.severity / layout.pp
     return Draft(
         plan,
         "imbalance",
@@ -102,4 +107,5 @@ def stage_imbalance(ground: Ground) -> Draft:
         Group("stage", str(stage), ranks),
         np.arange(job.steps),
         unseen_in={"probe": ("undecidable", "healthy", "imbalance")},
+        even=even,
     )

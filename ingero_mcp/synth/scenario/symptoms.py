@@ -13,6 +13,7 @@ from ingero_mcp.synth.scenario.block import Block, Template, block
 from ingero_mcp.synth.scenario.counters import counters
 from ingero_mcp.synth.scenario.gaps import Gap, gaps_of
 from ingero_mcp.synth.scenario.host_events import EVENTS_OF
+from ingero_mcp.synth.scenario.plan import Plan
 from ingero_mcp.synth.scenario.run import Run
 from ingero_mcp.synth.scenario.timeline import happens
 from ingero_mcp.synth.scenario.truth import View
@@ -26,9 +27,10 @@ def symptoms(run: Run, view: View, random: np.random.Generator) -> list[Block]:
     if view != "probe":
         return []
     found = [*_off_cpu(run), *_inits(run), *_exits(run), *_background(run, random), *counters(run, random)]
-    events_of = EVENTS_OF.get(run.plan.symptom)
-    if events_of is not None:
-        found += [made for gap in gaps_of(run) for made in events_of(run, gap, random)]
+    for layer in run.plan.layers:
+        events_of = EVENTS_OF.get(layer.symptom)
+        if events_of is not None:
+            found += [made for gap in gaps_of(run, layer) for made in events_of(run, gap, random)]
     return found
 
 
@@ -39,15 +41,21 @@ def _off_cpu(run: Run) -> Iterator[Block]:
     columns = {semconv.STEP: np.arange(cut)[:, None] + run.job.first_step} if run.job.step_known else {}
     for phase in run.phases:
         start = phase.start[:cut] + phase.cpu[:cut] + run.base_ns[:cut, None]
-        parts = (("blocked", start, phase.blocked[:cut]), ("runqueue", start + phase.blocked[:cut], phase.runq[:cut]))
+        blocked = "disk" if run.plan.shows("swap") else "blocked"
+        parts = ((blocked, start, phase.blocked[:cut]), ("runqueue", start + phase.blocked[:cut], phase.runq[:cut]))
         for state, begin, length in parts:
             attributes: dict[str, AttributeValue] = {semconv.SCHED_STATE: state}
             if state == "runqueue":
-                name = "stress-ng" if run.plan.symptom == "contention" else "logrotate"
+                name = _taker(run.plan)
                 attributes |= {semconv.SCHED_NEXT_COMM: name, semconv.SCHED_NEXT_PID: 9001}
             template = Template("span", semconv.SCHED_OFFCPU, attributes)
             made = block(template, np.arange(layout.world), hosts, begin, begin + length, columns=columns)
             yield made.where(((length >= MS) & happens(phase.start[:cut])).reshape(-1))
+
+
+def _taker(plan: Plan) -> str:
+    """Who has the CPU while the thread waits for one; with a quota nobody."""
+    return "stress-ng" if plan.shows("contention") else "swapper/3" if plan.shows("quota") else "logrotate"
 
 
 def _inits(run: Run) -> Iterator[Block]:

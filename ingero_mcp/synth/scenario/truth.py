@@ -26,6 +26,21 @@ class Group:
 
 
 @dataclass(frozen=True, slots=True)
+class Fault:
+    """One of several incidents in a run: `lost_ns` is what the run would be shorter without it.
+
+    `is_hidden`: the view does not show it, or it costs next to nothing beside the others.
+    """
+
+    cause: str
+    verdict: Verdict
+    culprits: tuple[int, ...]
+    group: Group | None
+    lost_ns: int
+    is_hidden: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class Truth:
     """The planted incident as far as the events of a view can show it.
 
@@ -35,8 +50,9 @@ class Truth:
 
     `affected_steps` are values of the step column, `onset_step` the first; `period_steps` and `period_seconds` where
     it recurs. `severity` is the size in an affected step in units of `spread_ns`, the job's own noise: the sigma of a
-    rank's work in a step. `lost_ns` is what the incident cost in wall time, from the same run without it. For a hang
-    `hang_ns` is when the first rank stopped (true time).
+    rank's work in a step. `lost_ns` is what the incident cost in wall time: against the same run without it, or with
+    the same work dealt out evenly where that it is not is the incident. For a hang `hang_ns` is when the first rank
+    stopped (true time). `faults` are the incidents where there are several, the costliest first.
     """
 
     family: str
@@ -59,15 +75,21 @@ class Truth:
     hang_ns: int | None = None
     traits: tuple[str, ...] = ()
     """What makes the case harder or special, for tables: pp, tp, loss, attach, sampled, offset, heavy_tail, ..."""
+    faults: tuple[Fault, ...] = ()
 
     @property
     def shows_cause(self) -> bool:
         """Whether the view has what tells the cause: what a host did is seen by the probe of the host only."""
-        # A GPU that stops and a host that does look alike in kernels: none comes any more.
-        is_gpu_unseen = self.cause == "gpu_fault" or (self.view, self.cause) == ("kernel", "gpu_throttle")
-        return self.view == "probe" or not (self.cause in ON_HOST or is_gpu_unseen)
+        return shows_cause(self.view, self.cause)
 
     @property
     def is_clean(self) -> bool:
         """Nobody is at fault, so nobody may be named."""
         return self.verdict == "healthy"
+
+
+def shows_cause(view: View, cause: str) -> bool:
+    """Whether a view has what tells a cause: what a host did is seen by the probe of the host only."""
+    # A GPU that stops and a host that does look alike in kernels: none comes any more.
+    is_gpu_unseen = cause == "gpu_fault" or (view, cause) == ("kernel", "gpu_throttle")
+    return cause != "unknown" and (view == "probe" or not (cause in ON_HOST or is_gpu_unseen))
