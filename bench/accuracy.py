@@ -30,6 +30,7 @@ from ingero_mcp.tools.explain_stall import ExplainStall, explain_stall
 
 _DOCUMENT = Path(__file__).parent.parent / "docs" / "accuracy.md"
 _PROCESSES = 2
+_HOUR_NS = 3.6e12
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +53,20 @@ def ask(store: Store) -> Answer:
         tuple(culprit["rank"] for culprit in said["culprits"]),
         tuple((group["kind"], group["id"], tuple(group["ranks"])) for group in said["culprit_groups"]),
         (said["cause"], *(other["cause"] for other in said["alternatives"])),
+        _lost_ns(said),
+        bool((said.get("cost") or {}).get("is_upper_bound")),
+        tuple(_other(one) for one in said["other_findings"] if one.get("job_id") == said.get("job_id")),
     )
+
+
+def _other(said: dict[str, Any]) -> Answer:
+    groups = tuple((group["kind"], group["id"], tuple(group["ranks"])) for group in said["culprit_groups"])
+    return Answer(said["verdict"], tuple(said["culprits"]), groups, (said["cause"],))
+
+
+def _lost_ns(said: dict[str, Any]) -> float | None:
+    cost = said.get("cost")
+    return cost["gpu_hours"] / cost["gpus"] * _HOUR_NS if cost else None
 
 
 def judge(spec: Spec) -> Scored:

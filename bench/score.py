@@ -18,6 +18,12 @@ class Answer:
     groups: tuple[tuple[str, str, tuple[int, ...]], ...] = ()
     causes: tuple[str, ...] = ()
     """The cause and its alternatives, the likeliest first."""
+    lost_ns: float | None = None
+    """The wall time that it cost."""
+    is_bound: bool = False
+    """`lost_ns` is at most so much."""
+    others: tuple[Answer, ...] = ()
+    """Further findings, without alternatives and costs."""
 
     @property
     def blamed(self) -> frozenset[int]:
@@ -87,34 +93,42 @@ class Tally:
     @property
     def verdict_rate(self) -> float | None:
         """Share of cases whose verdict is right."""
-        return _share(self.right, self.cases)
+        return share(self.right, self.cases)
 
     @property
     def top1_rate(self) -> float | None:
         """Share of the cases with somebody or some group at fault in which the first one named is it."""
-        return _share(self.top1, self.asked_who)
+        return share(self.top1, self.asked_who)
 
     @property
     def precision(self) -> float | None:
         """Share of the named ranks that are at fault."""
-        return _share(self.named_right, self.named)
+        return share(self.named_right, self.named)
 
     @property
     def recall(self) -> float | None:
         """Share of the ranks (or groups) at fault that are named, averaged over cases."""
-        return _share(self.planted_found, self.asked_who)
+        return share(self.planted_found, self.asked_who)
+
+    @property
+    def f1(self) -> float | None:
+        """The harmonic mean of precision and recall."""
+        precision, recall = self.precision, self.recall
+        if precision is None or recall is None or not precision + recall:
+            return None
+        return 2 * precision * recall / (precision + recall)
 
     @property
     def cause_rates(self) -> tuple[float | None, float | None, float | None]:
         """Share of cases in which the cause is right, in which it is one of the first two, and in which one that the
         view cannot show is not taken for another."""
-        first, two = _share(self.cause_top1, self.asked_why), _share(self.cause_top2, self.asked_why)
-        return first, two, _share(self.unseen_unknown, self.asked_unseen)
+        first, two = share(self.cause_top1, self.asked_why), share(self.cause_top2, self.asked_why)
+        return first, two, share(self.unseen_unknown, self.asked_unseen)
 
     @property
     def blame_rate(self) -> float | None:
         """Share of the clean cases in which something is said to be wrong."""
-        return _share(self.clean_blamed, self.clean)
+        return share(self.clean_blamed, self.clean)
 
 
 def asks_who(truth: Truth) -> bool:
@@ -148,7 +162,8 @@ def _names_group(truth: Truth, answer: Answer) -> bool:
     return False
 
 
-def _share(part: float, whole: int) -> float | None:
+def share(part: float, whole: int) -> float | None:
+    """A part of a whole; None where there is none."""
     return part / whole if whole else None
 
 

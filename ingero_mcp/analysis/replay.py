@@ -1,166 +1,145 @@
-"""Replay: how long the steps of a job would take if every rank worked as long as the ranks do in the mean.
+"""Replay: how long the steps of a job would take with other durations of its operations.
 
-The operations of a step and what they wait for are a graph: computing goes on after the computing before it and after
-what it receives, a receive ends after its send began, a collective after the last of its ranks came. What waits for
-what is read off the recording: of each kind the latest operation of the rank that had ended when this one began. The
-graph is run again with other durations. The idea is ByteDance's what-if analysis (OSDI 2025, arXiv 2505.05713): actual
-over ideal time is the slowdown that stragglers of all kinds cause, and waits are not counted as waste.
+Three questions are asked of the graph of operations (`analysis/operations.py`): what if every rank worked as long as
+the ranks do in the mean, what if the work of the stages were levelled, and what if some ranks worked like their peers.
+The idea is ByteDance's what-if analysis (OSDI 2025, arXiv 2505.05713): actual over ideal time is the slowdown that
+stragglers cause, and waits are not counted as waste.
 """
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 
-from ingero_mcp.analysis.calls import UNKNOWN, Floats, Int64s
-from ingero_mcp.analysis.distinct import distinct
+from ingero_mcp.analysis.calls import UNKNOWN, Bools, Floats, Int64s
 from ingero_mcp.analysis.evidence import Evidence
+from ingero_mcp.analysis.operations import COMPUTE, WAIT, Operations, Ops, operations
+from ingero_mcp.analysis.robust import median_of_columns
 from ingero_mcp.analysis.roles import Roles, find_roles
 
-_COMPUTE, _WAIT, _SEND, _RECEIVE, _COLLECTIVE = range(5)
-_KINDS: Final = 5
-_MOST_OPS: Final = 1_000_000
-_ROUNDS: Final = 10_000
-_AT_ONCE_NS: Final = 2_000  # an operation that ended so shortly after another began may have let it begin
 _USUAL: Final = 0.75  # of the pauses before an operation: longer ones are no usual launch
+_MOST_CELLS: Final = 4_000_000
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Ideal:
-    """Steps by number: how long they took, and would have taken with the work shared out evenly. Nanoseconds."""
+    """Steps by number: how long they took, and would have taken. Nanoseconds."""
 
     steps: Int64s
     actual_ns: Floats
     ideal_ns: Floats
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _Ops:
-    """Operations as parallel arrays; `step` is a place, `group` joins the ends of a transfer (-1: none)."""
-
-    rank: Int64s
-    step: Int64s
-    kind: Int64s
-    start_ns: Int64s
-    end_ns: Int64s
-    group: Int64s
-
-    def __len__(self) -> int:
-        return len(self.rank)
-
-
 def ideal_steps(evidence: Evidence) -> Ideal | None:
-    """The steps as they were and as they could have been; None where computing or its steps were not recorded."""
-    numbers, ops = _ops(evidence)
-    if not len(ops) or len(ops) > _MOST_OPS or not (ops.kind == _COMPUTE).any():
+    """The steps with the work shared out evenly; None where computing or its steps were not recorded."""
+    recorded = operations(evidence)
+    if recorded is None:
         return None
-    before = [_latest_before(ops, kind) for kind in range(_KINDS)]
-    # A GPU computes one thing after the other, whatever the recorded lengths say.
-    before.append(_computed_before(ops))
-    begin_ns = np.full(len(numbers), np.iinfo(np.int64).max)
-    np.minimum.at(begin_ns, ops.step, ops.start_ns)
-    last_ns = np.full(len(numbers), np.iinfo(np.int64).min)
-    np.maximum.at(last_ns, ops.step, ops.end_ns)
-    took_ns, pause_ns = (ops.end_ns - ops.start_ns).astype(np.float64), _pauses(ops, before)
-    usual_ns = _usual(ops, pause_ns, find_roles(evidence))
-    ideal_ns = _run(ops, before, _even_work(ops), usual_ns, begin_ns)
+    return _ideal(recorded, _even_work(recorded.ops), _usual(recorded, find_roles(evidence)))
+
+
+def levelled_steps(evidence: Evidence, roles: Roles) -> Ideal | None:
+    """The steps with the work of the roles (stages) levelled, whatever else ranks differ by; None as above."""
+    recorded = operations(evidence)
+    if recorded is None:
+        return None
+    ops = recorded.ops
+    computes = ops.kind == COMPUTE
+    of_op = np.array([roles.of_rank.get(rank, UNKNOWN) for rank in ops.rank.tolist()])
+    took_ns = recorded.took_ns.copy()
+    work = {role: _work_of(recorded, computes & (of_op == role)) for role in roles.all}
+    mean = float(np.mean([ns for ns in work.values() if ns > 0]))
+    for role, ns in work.items():
+        if ns > 0:
+            took_ns[computes & (of_op == role)] *= mean / ns
+    return _ideal(recorded, took_ns, _usual(recorded, roles))
+
+
+def healed_steps(evidence: Evidence, roles: Roles, ranks: Collection[int]) -> Ideal | None:
+    """The steps if some ranks had worked like their peers; None as above, and where one of them has no peers.
+
+    Each computation, and the pause before it, is as long as its peers' in the median, but for what one of the peers is
+    above or below that in the step before: they are healthy, and healthy ranks scatter.
+    """
+    recorded = operations(evidence)
+    if recorded is None:
+        return None
+    took_ns, pause_ns, first_ns = recorded.took_ns.copy(), _usual(recorded, roles), recorded.since_begin_ns
+    for role in {roles.of_rank.get(rank, UNKNOWN) for rank in ranks}:
+        peers = [rank for rank in roles.ranks(role) if rank not in ranks]
+        sick = [rank for rank in roles.ranks(role) if rank in ranks]
+        if not peers:
+            return None
+        computed, first = (recorded.order, recorded.place), recorded.in_order(recorded.is_first)
+        for lined_up, values in ((computed, took_ns), (computed, pause_ns), (first, first_ns)):
+            if not _heal(recorded, lined_up, (peers, sick), values):
+                return None
+    return _ideal(recorded, took_ns, pause_ns, first_ns)
+
+
+def _ideal(recorded: Operations, took_ns: Floats, pause_ns: Floats, first_ns: Floats | None = None) -> Ideal:
     # Where the recorded lengths do not fit between the recorded times, a step took what they need.
-    actual_ns = np.maximum(last_ns - begin_ns, _run(ops, before, took_ns, pause_ns, begin_ns))
-    return Ideal(numbers, actual_ns, ideal_ns)
+    needed_ns = recorded.run(recorded.took_ns, recorded.pause_ns)
+    actual_ns = np.maximum(recorded.last_ns - recorded.begin_ns, needed_ns)
+    return Ideal(recorded.numbers, actual_ns, recorded.run(took_ns, pause_ns, first_ns))
 
 
-def _ops(evidence: Evidence) -> tuple[Int64s, _Ops]:
-    """Everything whose step is known, and the numbers of the steps."""
-    work, sends, calls = evidence.work, evidence.sends, evidence.calls
-    if work is None:
-        nothing = np.zeros(0, dtype=np.int64)
-        return nothing, _Ops(*(nothing for _ in range(6)))
-    sent = sends.calls
-    pairs = int(sent.collective.max()) + 1 if len(sent) else 0
-    parts = [
-        (work.rank, work.step, np.where(work.is_wait, _WAIT, _COMPUTE), work.start_ns, work.end_ns, None),
-        (sent.rank, sent.step, np.where(sends.is_send == 1, _SEND, _RECEIVE), sent.enter_ns, sent.done_ns, 0),
-        (calls.rank, calls.step, np.full(len(calls), _COLLECTIVE), calls.enter_ns, calls.done_ns, pairs),
-    ]
-    groups = (None, sent.collective, calls.collective)
-    joined = [np.concatenate([np.asarray(part[place]) for part in parts]) for place in range(5)]
-    group = np.concatenate(
-        [
-            np.full(len(part[0]), UNKNOWN) if own is None else own + (part[5] or 0)
-            for part, own in zip(parts, groups, strict=True)
-        ]
-    )
-    rank, step, kind, start, end = joined
-    known = (step != UNKNOWN) & (end != UNKNOWN)
-    numbers, place = np.unique(step[known], return_inverse=True)
-    return numbers, _Ops(rank[known], place.ravel(), kind[known], start[known], end[known], group[known])
+def _work_of(recorded: Operations, chosen: Bools) -> float:
+    """How long the ranks of these operations compute in a step: the median over ranks and steps."""
+    key = recorded.ops.rank[chosen] * len(recorded.numbers) + recorded.ops.step[chosen]
+    known, place = np.unique(key, return_inverse=True)
+    total = np.bincount(place.ravel(), recorded.took_ns[chosen], len(known))
+    return float(np.median(total)) if len(total) else 0.0
 
 
-def _latest_before(ops: _Ops, kind: int) -> Int64s:
-    """For each operation the latest of a kind on its rank, in its step, that had ended when it began; -1 if none."""
-    found = np.full(len(ops), UNKNOWN)
-    for rank in distinct(ops.rank).tolist():
-        mine = np.flatnonzero(ops.rank == rank)
-        of_kind = mine[ops.kind[mine] == kind]
-        if not len(of_kind):
-            continue
-        of_kind = of_kind[np.argsort(ops.end_ns[of_kind], kind="stable")]
-        place = np.searchsorted(ops.end_ns[of_kind], ops.start_ns[mine] + _AT_ONCE_NS, side="right") - 1
-        # One that takes no time has ended when it began, but does not wait for itself.
-        place = np.where((place >= 0) & (of_kind[np.maximum(place, 0)] == mine), place - 1, place)
-        latest = of_kind[np.maximum(place, 0)]
-        found[mine] = np.where((place >= 0) & (ops.step[latest] == ops.step[mine]), latest, UNKNOWN)
-    return found
+def _heal(
+    recorded: Operations, lined_up: tuple[Int64s, Int64s], ranks: tuple[list[int], list[int]], values: Floats
+) -> bool:
+    """Put in place what healthy ranks needed; False where the operations are too many to be lined up.
+
+    `lined_up` are operations and their places in their step, `ranks` the peers and those that are healed.
+    """
+    (order, place), (peers, sick), ops = lined_up, ranks, recorded.ops
+    shape = len(recorded.numbers), int(place.max(initial=0)) + 1
+    if (len(peers) + 1) * shape[0] * shape[1] > _MOST_CELLS:
+        return False
+    healthy = np.full((len(peers), *shape), np.nan)
+    for row, rank in enumerate(peers):
+        mine = np.flatnonzero(ops.rank[order] == rank)
+        healthy[row, ops.step[order[mine]], place[mine]] = values[order[mine]]
+    typical = median_of_columns(healthy.reshape(len(peers), -1)).reshape(shape)
+    for number, rank in enumerate(sick):
+        scatter = np.roll(healthy[number % len(peers)] - typical, number // len(peers) + 1, axis=0)
+        mine = np.flatnonzero(ops.rank[order] == rank)
+        drawn = (typical + np.nan_to_num(scatter))[ops.step[order[mine]], place[mine]]
+        values[order[mine]] = np.where(np.isfinite(drawn), np.maximum(drawn, 0), values[order[mine]])
+    return True
 
 
-def _even_work(ops: _Ops) -> Floats:
+def _even_work(ops: Ops) -> Floats:
     """Durations with which all ranks compute as long in a step as they do in the mean, and no optimizer waits."""
     took = (ops.end_ns - ops.start_ns).astype(np.float64)
     ranks, column = np.unique(ops.rank, return_inverse=True)
     steps = int(ops.step.max()) + 1
-    for kind in (_COMPUTE, _WAIT):
+    for kind in (COMPUTE, WAIT):
         chosen = ops.kind == kind
         total = np.zeros((steps, len(ranks)))
         np.add.at(total, (ops.step[chosen], column[chosen]), took[chosen])
         has = total > 0
         count = np.maximum(has.sum(axis=1), 1)
         least = np.where(has, total, np.inf).min(axis=1)
-        even = total.sum(axis=1) / count if kind == _COMPUTE else np.where(np.isfinite(least), least, 0.0)
+        even = total.sum(axis=1) / count if kind == COMPUTE else np.where(np.isfinite(least), least, 0.0)
         scale = np.divide(even[:, None], total, out=np.zeros_like(total), where=has)
         took[chosen] *= scale[ops.step[chosen], column[chosen]]
     return took
 
 
-def _in_order(ops: _Ops) -> tuple[Int64s, Int64s]:
-    """Computations by rank, step and time, and the place of each in its step."""
-    computed = np.flatnonzero(ops.kind == _COMPUTE)
-    order = computed[np.lexsort((ops.start_ns[computed], ops.step[computed], ops.rank[computed]))]
-    key = ops.rank[order] * (int(ops.step.max()) + 1) + ops.step[order]
-    first = np.concatenate([[True], key[1:] != key[:-1]])
-    index = np.arange(len(order))
-    return order, index - np.maximum.accumulate(np.where(first, index, 0))
-
-
-def _computed_before(ops: _Ops) -> Int64s:
-    """For each computation the one before it on its rank, in its step; -1 if none."""
-    found = np.full(len(ops), UNKNOWN)
-    order, place = _in_order(ops)
-    found[order[1:]] = np.where(place[1:] > 0, order[:-1], UNKNOWN)
-    return found
-
-
-def _pauses(ops: _Ops, before: list[Int64s]) -> Floats:
-    """How long after the last thing that it waits for each computation began; 0 for what is no computation."""
-    waited = np.maximum.reduce([np.where(one >= 0, ops.end_ns[one], np.iinfo(np.int64).min) for one in before])
-    known = (waited > np.iinfo(np.int64).min) & (ops.kind == _COMPUTE)
-    return np.where(known, np.maximum(ops.start_ns - waited, 0), 0).astype(np.float64)
-
-
-def _usual(ops: _Ops, pause_ns: Floats, roles: Roles) -> Floats:
+def _usual(recorded: Operations, roles: Roles) -> Floats:
     """The pauses, none longer than is usual at its place in the step on ranks of its role."""
-    order, place = _in_order(ops)
+    ops, pause_ns, order, place = recorded.ops, recorded.pause_ns, recorded.order, recorded.place
     role = np.array([roles.of_rank.get(rank, UNKNOWN) for rank in ops.rank[order].tolist()])
     alike = np.unique(np.stack([role, place]), axis=1, return_inverse=True)[1].ravel()
     usual = np.zeros(len(ops))
@@ -168,27 +147,3 @@ def _usual(ops: _Ops, pause_ns: Floats, roles: Roles) -> Floats:
         kept = np.sort(pause_ns[there])[: max(1, int(_USUAL * len(there)))]
         usual[there] = np.minimum(pause_ns[there], kept.mean())
     return usual
-
-
-def _run(ops: _Ops, before: list[Int64s], took_ns: Floats, pause_ns: Floats, begin_ns: Int64s) -> Floats:
-    """How long each step takes with these durations: times are pushed along the graph until none moves."""
-    grouped = ops.group >= 0
-    groups = int(ops.group.max()) + 1 if grouped.any() else 0
-    transfer = np.full(groups, np.inf)
-    np.minimum.at(transfer, ops.group[grouped], (ops.end_ns - ops.start_ns)[grouped])
-    # What waits for nothing in its step begins when it did.
-    alone = np.all([one < 0 for one in before], axis=0)
-    offset = np.where(alone, ops.start_ns - begin_ns[ops.step], pause_ns)
-    end = np.zeros(len(ops))
-    for _ in range(_ROUNDS):
-        begin = offset + np.maximum.reduce([np.where(one >= 0, end[one], 0.0) for one in before])
-        together = np.zeros(groups)
-        np.maximum.at(together, ops.group[grouped], begin[grouped])
-        moved = begin + took_ns
-        moved[grouped] = together[ops.group[grouped]] + transfer[ops.group[grouped]]
-        if np.array_equal(moved, end):
-            break
-        end = moved
-    length = np.zeros(len(begin_ns))
-    np.maximum.at(length, ops.step, end)
-    return length

@@ -10,7 +10,8 @@ import pytest
 
 from ingero_mcp.analysis.calls import Floats
 from ingero_mcp.analysis.evidence import Evidence, Work
-from ingero_mcp.analysis.replay import ideal_steps
+from ingero_mcp.analysis.replay import healed_steps, ideal_steps, levelled_steps
+from ingero_mcp.analysis.roles import Roles
 from ingero_mcp.analysis.verdict import diagnose
 from ingero_mcp.analysis.waste import Waste, waste
 from tests.analysis.slow_job import MS, calls, evidence, noise
@@ -47,6 +48,30 @@ def test_a_job_that_is_even_loses_nothing() -> None:
 
 def test_where_computing_was_not_recorded_there_is_nothing_to_replay() -> None:
     assert ideal_steps(evidence(calls(noise(20, 4), timed=True), "kernel_gpu")) is None
+
+
+@pytest.mark.parametrize("factor", [1.05, 1.5, 4.0])
+def test_a_rank_that_works_like_its_peers_makes_a_step_as_long_as_theirs(factor: float) -> None:
+    work = np.full((30, 4), 100.0)
+    work[:, 2] *= factor
+    healed = healed_steps(recorded(work), Roles(dict.fromkeys(range(4), 0), named=True), {2})
+    assert healed is not None
+    assert np.allclose(healed.ideal_ns, 102 * MS, rtol=1e-3)
+
+
+def test_of_a_rank_without_peers_nothing_says_how_it_should_work() -> None:
+    work = np.full((30, 4), 100.0)
+    assert healed_steps(recorded(work), Roles({0: 0, 1: 0, 2: 1, 3: 0}, named=True), {2}) is None
+
+
+def test_levelled_stages_share_their_work_and_nothing_else() -> None:
+    work = noise(30, 4)
+    level = np.median(work, axis=0)
+    work[:, 2:] *= 1.5
+    levelled = levelled_steps(recorded(work), Roles({0: 0, 1: 0, 2: 1, 3: 1}, named=True))
+    assert levelled is not None
+    # Two of four ranks had half as much again to do: levelled all have a quarter more.
+    assert np.median(levelled.ideal_ns) == pytest.approx((1.25 * level.mean() + 2) * MS, rel=0.03)
 
 
 @pytest.mark.parametrize("late_ms", [20, 60])
