@@ -21,8 +21,9 @@ from typing import Any
 
 from bench.accuracy_report import document, rows_of, table
 from bench.baselines import RULES, named
+from bench.beside_report import beside as beside_tables
 from bench.score import Answer
-from bench.suite import HELD_OUT, SEVERITIES, Spec, suite
+from bench.suite import HELD_OUT, SEVERITIES, Spec, beside, suite
 from ingero_mcp.store import Store, open_store
 from ingero_mcp.synth.scenario import FAMILIES, VIEWS, Truth, generate
 from ingero_mcp.tools.call import Call
@@ -90,7 +91,8 @@ def judge(spec: Spec) -> Scored:
 def main(arguments: Sequence[str] | None = None) -> None:
     """Judge the suite and print the tables."""
     given = _arguments(arguments)
-    specs = suite(given.seeds, given.family, given.severity, given.view)
+    specs = suite(given.seeds, given.family or list(FAMILIES), given.severity, given.view)
+    specs += [] if given.family else beside(given.seeds, given.severity, given.view)
     with ProcessPoolExecutor(_PROCESSES) as pool:
         scored = list(_progress(pool.map(judge, specs, chunksize=4), len(specs)))
     for one in [one for one in scored if one.crash][:3]:
@@ -100,6 +102,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         print(json.dumps(rows, indent=1))
     else:
         print(table(rows))
+        print("\n".join(line for one in beside_tables(scored) for line in one.text))
     if given.write:
         _DOCUMENT.write_text(document(scored, given.seeds))
         print(f"wrote {_DOCUMENT.name}", file=sys.stderr)
@@ -116,7 +119,7 @@ def _arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m bench.accuracy")
     parser.add_argument("--quick", action="store_true", help="one seed and three severities: about a minute")
     parser.add_argument("--seeds", type=_range, help="FIRST:END, default the held-out ones from 10000 on")
-    parser.add_argument("--family", type=_list, default=list(FAMILIES), help="some of F1 to F18")
+    parser.add_argument("--family", type=_list, help="some of F1 to F18, U1, M1, N1, ...")
     parser.add_argument("--severity", type=_numbers, help="multiples of the job's spread")
     parser.add_argument("--view", type=_list, default=list(VIEWS), help="probe, kernel, optrace")
     parser.add_argument("--json", action="store_true", help="the rows of the tables as JSON")

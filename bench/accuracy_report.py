@@ -9,20 +9,23 @@ from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING, Any, Final
 
+from bench import goals
 from bench.baselines import RULES
-from bench.score import Tally
+from bench.beside_report import beside
+from bench.score import Tally, rate
+from bench.suite import BIG
+from ingero_mcp.synth.scenario import FAMILIES
 
 if TYPE_CHECKING:
     from bench.accuracy import Scored
 
 _OURS: Final = "explain_stall"
-_BIG: Final = 3.0
-"""The goals hold from this severity upward."""
 Row = dict[str, Any]
 
 
 def rows_of(scored: Sequence[Scored]) -> list[Row]:
-    """A row per table and line: what it is about, then the counts and rates of every judge."""
+    """A row per table and line: what it is about, then the counts and rates of every judge; of F1 to F18."""
+    scored = [one for one in scored if one.spec.family in FAMILIES]
     return [
         *_rows("family and severity", scored, lambda one: (one.spec.family, _severity(one))),
         *_rows("view, severity >= 3", _big(scored), lambda one: (one.spec.view, "")),
@@ -49,20 +52,28 @@ def document(scored: Sequence[Scored], seeds: range) -> str:
     """docs/accuracy.md."""
     rows = rows_of(scored)
     seconds = [one.seconds for one in scored]
-    clean = sum(one.truth.is_clean for one in scored)
+    asked = [one for one in scored if one.spec.family in FAMILIES]
+    clean = sum(one.truth.is_clean for one in asked)
     text = [
         "# Accuracy of explain_stall",
         "",
-        f"Written by `make accuracy` on {datetime.now(UTC):%Y-%m-%d}, commit {_commit()}: {len(scored)} generated "
-        f"cases, {clean} of them clean, seeds from {seeds[0]} on (those below 1,000 are for tuning). Asking took "
+        f"Written by `make accuracy` on {datetime.now(UTC):%Y-%m-%d}, commit {_commit()}: {len(asked)} generated "
+        f"cases, {clean} of them clean, seeds from {seeds[0]} on (those below 1,000 are for tuning); and "
+        f"{len(scored) - len(asked)} beside them, in tables of their own at the end. Asking took "
         f"{median(seconds):.2f} s per case (median).",
         "",
         *_READING,
+        "",
+        "## Goals",
+        "",
+        *goals.lines(scored),
     ]
     for name in dict.fromkeys(row["table"] for row in rows):
         text += ["", f"## By {name}" if name not in ("all", "all, severity >= 3") else f"## {name.capitalize()}", ""]
         text += [_MARKDOWN_HEADER, _MARKDOWN_RULE]
         text += [_markdown_line(row) for row in rows if row["table"] == name]
+    for table in beside(scored):
+        text += ["", *table.markdown]
     return "\n".join(text) + "\n"
 
 
@@ -92,6 +103,7 @@ def _row(name: str, of: tuple[str, str], group: Sequence[Scored]) -> Row:
             "top1": counts.top1_rate,
             "precision": counts.precision,
             "recall": counts.recall,
+            "f1": counts.f1,
             "blame_on_clean": counts.blame_rate,
             **dict(zip(_CAUSES, counts.cause_rates, strict=True)),
             "undecided": counts.undecided,
@@ -102,7 +114,7 @@ def _row(name: str, of: tuple[str, str], group: Sequence[Scored]) -> Row:
 
 
 def _big(scored: Sequence[Scored]) -> list[Scored]:
-    return [one for one in scored if not one.truth.severity or one.truth.severity >= _BIG]
+    return [one for one in scored if not one.truth.severity or one.truth.severity >= BIG]
 
 
 def _severity(one: Scored) -> str:
@@ -110,9 +122,9 @@ def _severity(one: Scored) -> str:
 
 
 _CAUSES: Final = ("cause_top1", "cause_top2", "unseen_cause")
-_COLUMNS: Final = ("verdict", "top1", "precision", "recall", "blame_on_clean", *_CAUSES)
+_COLUMNS: Final = ("verdict", "top1", "precision", "recall", "f1", "blame_on_clean", *_CAUSES)
 _HEADER: Final = (
-    f"{'':<22}{'sev':>5}{'n':>6} | {'verdict':>8}{'top-1':>8}{'prec':>8}{'recall':>8}{'blamed':>8}{'cause':>8}"
+    f"{'':<22}{'sev':>5}{'n':>6} | {'verdict':>8}{'top-1':>8}{'prec':>8}{'recall':>8}{'F1':>8}{'blamed':>8}{'cause':>8}"
     f"{'of two':>8}{'unseen':>8} | "
     f"{'latest':>8}{'wait':>8}   wrong seeds"
 )
@@ -120,28 +132,23 @@ _HEADER: Final = (
 
 def _line(row: Row) -> str:
     ours = row[_OURS]
-    rates = "".join(f"{_rate(ours[column]):>8}" for column in _COLUMNS)
-    rules = "".join(f"{_rate(row[rule]['top1']):>8}" for rule in RULES)
+    rates = "".join(f"{rate(ours[column]):>8}" for column in _COLUMNS)
+    rules = "".join(f"{rate(row[rule]['top1']):>8}" for rule in RULES)
     seeds = ",".join(map(str, ours["wrong_seeds"][:6]))
     return f"{row['of']:<22}{row['severity']:>5}{row['cases']:>6} | {rates} | {rules}   {seeds}"
 
 
 _MARKDOWN_HEADER: Final = (
-    "| of | severity | cases | verdict right | top-1 | precision | recall | blame on clean | cause | cause of two | "
-    "unseen cause | "
-    "latest arriver: top-1, precision | longest wait: top-1, precision |"
+    "| of | severity | cases | verdict right | top-1 | precision | recall | F1 | blame on clean | cause | cause of "
+    "two | unseen cause | latest arriver: top-1, precision | longest wait: top-1, precision |"
 )
-_MARKDOWN_RULE: Final = "|---" * 13 + "|"
+_MARKDOWN_RULE: Final = "|---" * 14 + "|"
 
 
 def _markdown_line(row: Row) -> str:
-    ours = " | ".join(_rate(row[_OURS][column]) for column in _COLUMNS)
-    rules = " | ".join(f"{_rate(row[rule]['top1'])}, {_rate(row[rule]['precision'])}" for rule in RULES)
+    ours = " | ".join(rate(row[_OURS][column]) for column in _COLUMNS)
+    rules = " | ".join(f"{rate(row[rule]['top1'])}, {rate(row[rule]['precision'])}" for rule in RULES)
     return f"| {row['of']} | {row['severity']} | {row['cases']} | {ours} | {rules} |"
-
-
-def _rate(value: float | None) -> str:
-    return "-" if value is None else f"{value:.3f}".rstrip("0").rstrip(".") if value not in (0, 1) else f"{value:.0f}"
 
 
 def _commit() -> str:
@@ -160,17 +167,17 @@ _READING: Final = (
     "spread: the robust sigma of a rank's work in a step, from differences between ranks. F12 and F13 scale with it "
     "(per unit a coefficient of variation of 0.025, a stage 6% larger). *Verdict right*: it is the planted one, or "
     "another that is right too in this view (a slow GPU that a host probe cannot see may be called undecidable or "
-    "healthy). *Top-1*: the first rank named is at fault, or the stage or link at fault is named; only cases in which "
-    "somebody can be found in this view. *Precision*: share of the named ranks that are at fault, over all cases, "
-    "clean ones too. *Recall*: share of those at fault that are named. *Blame on clean*: share of the cases without "
-    "fault in which something is said to be wrong. *Cause*: where who was named is right and the view shows why, the "
-    "share of right causes; *cause of two*: the planted one is first or second; *unseen cause*: where the view cannot "
-    "show why (what a host did, from GPU times), the share in which no other cause is said. The two rules always name "
-    "a rank, so they blame in every clean case.",
+    "healthy). *Top-1*: the first rank named is at fault, or the stage or link at fault is named; only cases in "
+    "which somebody can be found in this view. *Precision*: share of the named ranks that are at fault, over all "
+    "cases, clean ones too. *Recall*: share of those at fault that are named. *F1*: their harmonic mean. *Blame on "
+    "clean*: share of the cases without fault in which something is said to be wrong. *Cause*: where who was named "
+    "is right and the view shows why, the share of right causes; *cause of two*: the planted one is first or second; "
+    "*unseen cause*: where the view cannot show why (what a host did, from GPU times), the share in which no other "
+    "cause is said. The two rules always name a rank, so they blame in every clean case.",
     "",
     "Families: F1 data loader, F2 CPU contention, F3 garbage collector, F4 allocator, F5 GPU throttled, F6 GPU stops "
     "completing, F7 network, F8 PCIe or NUMA, F9 checkpoint, F10 mismatched collective, F11 early exit, F12 sequence "
     "imbalance, F13 stage imbalance, F14 compile or warm-up, F15 host-wide jitter, F16 host hang, F17 clock skew "
-    "(control), F18 no fault (control). Everything is generated from seeds: the numbers say how good the rules are on "
-    "such cases, not on your cluster.",
+    "(control), F18 no fault (control). Everything is generated from seeds: the numbers say how good the rules are "
+    "on such cases, not on your cluster.",
 )

@@ -167,6 +167,11 @@ def share(part: float, whole: int) -> float | None:
     return part / whole if whole else None
 
 
+def rate(value: float | None) -> str:
+    """A share as text."""
+    return "-" if value is None else f"{value:.3f}".rstrip("0").rstrip(".") if value not in (0, 1) else f"{value:.0f}"
+
+
 def tally(scored: Iterable[tuple[Truth, Answer, int]]) -> Tally:
     """The counts of many cases."""
     total = Tally()

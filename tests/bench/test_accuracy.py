@@ -47,11 +47,13 @@ def test_the_suite_has_every_family_severity_and_view() -> None:
 def test_the_right_rank_named_first_is_a_hit_and_a_second_one_costs_precision() -> None:
     counts = tally((STRAGGLER, Answer("straggler", (5, 3))))
     assert (counts.verdict_rate, counts.top1_rate, counts.precision, counts.recall) == (1, 1, 0.5, 1)
+    assert counts.f1 == pytest.approx(2 / 3)
 
 
 def test_another_rank_named_first_is_a_miss_though_the_verdict_is_right() -> None:
     counts = tally((STRAGGLER, Answer("straggler", (3,))), (STRAGGLER, Answer("healthy")))
     assert (counts.verdict_rate, counts.top1_rate, counts.precision, counts.recall) == (0.5, 0, 0, 0)
+    assert counts.f1 is None
 
 
 def test_a_clean_case_is_blamed_by_any_incident_but_not_by_doubt() -> None:
@@ -133,8 +135,8 @@ def test_the_document_says_what_was_measured_and_holds_every_table() -> None:
     ]
     text = document(scored, range(HELD_OUT, HELD_OUT + 1))
     assert "2 generated cases, 1 of them clean, seeds from 10000" in text
-    assert "| F1 | 5 | 1 | 1 | 1 | 1 | 1 | - | - | - | - | 0, 0 | 0, 0 |" in text
-    assert "| F18 | - | 1 | 0 | - | 0 | - | 1 | - | - | - | -, 0 | -, 0 |" in text
+    assert "| F1 | 5 | 1 | 1 | 1 | 1 | 1 | 1 | - | - | - | - | 0, 0 | 0, 0 |" in text
+    assert "| F18 | - | 1 | 0 | - | 0 | - | - | 1 | - | - | - | -, 0 | -, 0 |" in text
     for name in dict.fromkeys(row["table"] for row in rows_of(scored)):
         assert name.lower() in text.lower()
 
