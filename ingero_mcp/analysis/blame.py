@@ -18,6 +18,7 @@ from ingero_mcp.analysis.stragglers import Straggler
 from ingero_mcp.analysis.words import capital, duration_text, plural, verb, who
 
 _MOST_CERTAIN: Final = 0.97
+_LEAST_LOST: Final = 0.1
 _REGULAR: Final = 0.1  # how far distances in time may be from their median to count as regular
 
 
@@ -28,7 +29,7 @@ def finding(
     bad = np.unique(np.concatenate([one.steps for one in together]))
     numbers = comparison.matrix.steps
     first = together[0]
-    lost_ns = sum(one.lost_ns for one in together)
+    lost_ns = _lost_ns(together, bad, named, comparison)
     runner_up_ns = _runner_up_ns(first, named, comparison)
     period = (first.period if len(together) == 1 else period_of(bad)) or period_of(_worst(first))
     usual_ns, slow_ns = _durations(numbers, bad, steps, comparison, first)
@@ -76,6 +77,18 @@ def finding(
             "The evidence says who and when; why is not proven by timing alone.",
         ),
     )
+
+
+def _lost_ns(together: tuple[Straggler, ...], bad: Int64s, named: frozenset[int], comparison: Comparison) -> float:
+    """How much longer the steps took: by the latest of the ranks, beyond who would have been the latest without it."""
+    latest_ns = np.zeros(len(comparison.matrix.steps))
+    for one in together:
+        latest_ns[one.steps] = np.fmax(latest_ns[one.steps], one.excess_ns[one.steps])
+    others = ~np.isin(comparison.matrix.ranks, list(named))
+    next_ns = np.nan_to_num(comparison.excess_ns[bad][:, others]).max(axis=1, initial=0.0)
+    lost_ns = float(np.clip(latest_ns[bad] - next_ns, 0, None).sum())
+    # Something is lost where a rank was late at all, though others may have been later just then.
+    return max(lost_ns, _LEAST_LOST * max(one.lost_ns for one in together))
 
 
 def _runner_up_ns(first: Straggler, named: frozenset[int], comparison: Comparison) -> float:

@@ -26,18 +26,22 @@ _SLOW: Final = 0.9  # of the median clock
 def slow_gpu(evidence: Evidence, steps: Steps, slow: Incident | None) -> Finding | None:
     """The ranks whose GPU counters stand out; `slow` are the steps in which transfers took longer, if any did."""
     suspects: dict[int, Statement] = {}
+    slowed = 0.0
     clocks = [one for one in evidence.counters if one.metric == _CLOCK]
     usual = float(np.median([one.median for one in clocks])) if len(clocks) > 2 else 0.0
     for one in clocks:
         if one.median < _SLOW * usual:
             statement = f"the GPU of rank {{}} runs at {one.median:.0f} MHz, its peers at {usual:.0f}"
             _suspect(suspects, evidence, one, statement, one.median, "MHz")
+            slowed = max(slowed, 1 - one.median / usual)
     for one in _throttled(evidence):
         _suspect(suspects, evidence, one, f"{one.metric} is set on the GPU of rank {{}}", one.median, "")
     if not suspects or len(suspects) > len(evidence.places) / 2:
         return None
     ranks = sorted(suspects)
     numbers = steps.numbers[slow.steps] if slow is not None else steps.numbers
+    # Without steps to compare with: if all of the time were its computing, so much of it is lost.
+    at_most_ns = slowed * float(np.nansum(steps.duration_ns))
     return Finding(
         "straggler",
         "unknown",
@@ -48,7 +52,7 @@ def slow_gpu(evidence: Evidence, steps: Steps, slow: Incident | None) -> Finding
         waiting_ranks=tuple(rank for rank in evidence.places if rank not in ranks),
         affected=Affected(tuple(numbers.tolist()), len(steps)),
         onset_step=int(numbers[0]),
-        lost_ns=slow.excess * len(slow.steps) if slow else 0.0,
+        lost_ns=slow.excess * len(slow.steps) if slow else at_most_ns,
         summary=(
             f"The GPU of rank {ranks_text(ranks)} is slower than its peers'.",
             "The hosts of all ranks wait equally long, as they do for a late GPU.",

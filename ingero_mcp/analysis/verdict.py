@@ -22,6 +22,7 @@ from ingero_mcp.analysis.gpu_work import outside_of_all
 from ingero_mcp.analysis.hangs import find_hangs
 from ingero_mcp.analysis.idle import is_paused
 from ingero_mcp.analysis.imbalance import sequence_imbalance, stage_imbalance
+from ingero_mcp.analysis.pairs import undecided
 from ingero_mcp.analysis.roles import Roles, find_roles
 from ingero_mcp.analysis.steps import Steps, find_steps
 from ingero_mcp.analysis.stragglers import Straggler, find_stragglers, incidents_of, without
@@ -29,7 +30,7 @@ from ingero_mcp.analysis.transfers import find_network, slow_steps, transfers
 from ingero_mcp.analysis.work import computing, own_work
 
 _MAJOR: Final = 0.05
-_NOTABLE: Final = 0.05
+_NOTABLE: Final = 0.02
 _COSTLY: Final = 0.003  # of the whole time, that slow transfers must have cost
 
 
@@ -99,9 +100,9 @@ def diagnose(evidence: Evidence) -> Diagnosis:
 
 
 def _notable(found: list[Finding]) -> tuple[Finding, ...]:
-    """Without further findings that cost next to nothing beside the first."""
+    """Without further findings that cost next to nothing beside the first; of 0 it is not known what they cost."""
     least_ns = _NOTABLE * found[0].lost_ns if found else 0.0
-    return tuple(one for one in found if one.verdict == "hang" or one.lost_ns >= least_ns)
+    return tuple(one for one in found if one.verdict == "hang" or one.lost_ns >= least_ns or not one.lost_ns)
 
 
 def _without_echoes(case: _Case, found: tuple[Finding, ...]) -> tuple[Finding, ...]:
@@ -171,7 +172,7 @@ def _is_enough(matrix: Matrix) -> bool:
 def _importance(one: Finding, whole_ns: float) -> tuple[bool, bool, bool, float]:
     """Hangs first, then a rank that costs a material share of the time, then what costs most."""
     # A single rank comes before an imbalance of stages: it may be what makes the stages unlike each other.
-    is_major = one.verdict == "straggler" and one.lost_ns >= _MAJOR * whole_ns
+    is_major = one.verdict in ("straggler", "network") and one.lost_ns >= _MAJOR * whole_ns
     return one.verdict != "hang", not is_major, one.verdict == "undecidable", -one.lost_ns
 
 
@@ -183,8 +184,11 @@ def _stragglers(case: _Case) -> tuple[Finding, ...]:
     incidents = [(incident, one) for one in case.late for incident in incidents_of(one.stragglers, case.evidence)]
     incidents.sort(key=lambda incident: -sum(straggler.lost_ns for straggler in incident[0]))
     named = frozenset(straggler.rank for straggler in case.stragglers)
-    found = [finding(incident, named, told.comparison, case.evidence, case.steps) for incident, told in incidents]
-    return tuple(found)
+    found = [
+        (finding(incident, named, told.comparison, case.evidence, case.steps), told.comparison)
+        for incident, told in incidents
+    ]
+    return tuple(undecided(one, comparison, case.evidence) for one, comparison in found)
 
 
 def _imbalances(case: _Case) -> tuple[Finding, ...]:

@@ -112,9 +112,13 @@ def _recording(run: Run, draft: Draft, conditions: Conditions, view: View, seed:
 def _one_per_group(calls: Block, run: Run, draft: Draft) -> Block:
     """An op trace has one rank of each tensor parallel group, the one that matters, and no hosts."""
     tp = run.job.layout.tp
-    wanted = draft.culprits[0] % tp if draft.culprits else 0
-    calls = calls.where((calls.rank >= 0) & (calls.rank % tp == wanted))
+    calls = calls.where((calls.rank >= 0) & (calls.rank % tp == _traced(draft, tp)))
     return replace(calls, host=np.zeros_like(calls.host))
+
+
+def _traced(draft: Draft, tp: int) -> int:
+    """Which of each tensor parallel group an op trace has."""
+    return draft.culprits[0] % tp if draft.culprits else 0
 
 
 def _other_job(seed: int, view: View) -> Recording:
@@ -198,5 +202,8 @@ def _faults(incident: Incident, view: View) -> tuple[Fault, ...]:
         lost_ns = run.length_ns - simulate(run.job, incident.durations, rest, incident.seed).length_ns
         least_ns = _LEAST_EFFECT * incident.unit_ns * len(part.steps)
         is_hidden = view in part.unseen_in or view in part.hidden_in or lost_ns < least_ns
+        tp = run.job.layout.tp
+        if view == "optrace" and part.culprits:
+            is_hidden |= all(rank % tp != _traced(incident.draft, tp) for rank in part.culprits)
         found.append(Fault(part.cause, part.verdict, part.culprits, part.group, lost_ns, is_hidden))
     return tuple(sorted(found, key=lambda fault: -fault.lost_ns))
