@@ -15,10 +15,12 @@ from ingero_mcp.analysis.findings import Affected, Culprit, Finding, Group, Stat
 from ingero_mcp.analysis.incident import period_of
 from ingero_mcp.analysis.steps import Steps
 from ingero_mcp.analysis.stragglers import Straggler
+from ingero_mcp.analysis.trend import Trend, trend_of
 from ingero_mcp.analysis.words import capital, duration_text, plural, verb, who
 
 _MOST_CERTAIN: Final = 0.97
 _LEAST_LOST: Final = 0.1
+_TOGETHER: Final = 0.5  # of the steps
 _REGULAR: Final = 0.1  # how far distances in time may be from their median to count as regular
 
 
@@ -50,12 +52,13 @@ def finding(
     waiting = _waiting(evidence, ranks)
     place = f" on {host}" if host else ""
     confidence = _confidence(first.lost_ns, runner_up_ns, first)
+    trend = trend_of(first.excess_ns[first.steps])
     slowdown = slow_ns / usual_ns if usual_ns and slow_ns and usual_ns > 0 else None
     return Finding(
         "straggler",
         "unknown",
         confidence,
-        _statements(together, comparison, evidence, steps, runner_up_ns),
+        (*_statements(together, comparison, evidence, steps, runner_up_ns), *_when(together, host, trend)),
         culprits=culprits,
         groups=(Group("host", host, tuple(ranks)),) if host and len(ranks) > 1 else (),
         alternatives=(("sequence_imbalance", round((1 - confidence) / 2, 2)),),
@@ -67,6 +70,7 @@ def finding(
         slowdown=slowdown,
         period_steps=period,
         period_seconds=seconds,
+        grows=trend is not None and trend.grows,
         lost_ns=lost_ns,
         focus_ns=None if focus is None else int(evidence.calls.enter_ns[focus]),
         summary=(
@@ -166,6 +170,17 @@ def _statements(
             )
         )
     return tuple(statements)
+
+
+def _when(together: tuple[Straggler, ...], host: str, trend: Trend | None) -> tuple[Statement, ...]:
+    """Whether it grows, and whether its ranks are late together or in turn."""
+    said = [trend.statement] if trend is not None else []
+    if len(together) > 1:
+        shared = np.mean([len(np.intersect1d(one.steps, together[0].steps)) / len(one.steps) for one in together[1:]])
+        where = f" of {host}" if host else ""
+        how = "are late in the same steps" if shared >= _TOGETHER else "take turns: each is late in steps of its own"
+        said.append(Statement(f"{plural(len(together), 'rank')}{where} {how}", float(shared), "share of steps"))
+    return tuple(said)
 
 
 def _how_often(bad: Int64s, numbers: Int64s, period: int | None, seconds: float | None) -> str:

@@ -51,14 +51,14 @@ RULES: Final[tuple[Rule, ...]] = (
     Rule(
         "allocator_retry",
         "bursts of cudaFree and cudaMalloc: near the memory limit the cache is given back and asked for again",
-        {"allocator": 5},
+        {"allocator": 5, "growing": 0.4},
         "its allocator gives cached GPU memory back and asks for it again",
         "free memory on that GPU with a smaller batch or expandable segments (PYTORCH_CUDA_ALLOC_CONF)",
     ),
     Rule(
         "gc_pause",
         "the thread is on a CPU and launches nothing; ranks in turn, or every n-th step",
-        {"on CPU": 2.2, "collector": 4, "ranks in turn": 1, "every n steps": 0.7, "allocator": -4,
+        {"on CPU": 2.2, "collector": 4, "ranks in turn": 1, "every n steps": 0.7, "growing": 0.4, "allocator": -4,
          "compilers start": -2, "whole host": -1.5, "from the first step": -0.3, "the GPU itself": -3},
         "Python collects garbage",
         "call gc.freeze() after warm-up, and collect at steps of your choice on all ranks together",

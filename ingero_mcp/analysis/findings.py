@@ -93,6 +93,7 @@ class Finding:
     slowdown: float | None = None
     period_steps: int | None = None
     period_seconds: float | None = None
+    grows: bool = False
     lost_ns: float = 0.0
     focus_ns: int | None = None
     enable: tuple[str, ...] = ()

@@ -74,6 +74,7 @@ class Pattern:
     is_rank_zero: bool
     is_gpu: bool
     """It is the GPU's own computing that takes longer."""
+    is_growing: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -128,6 +128,7 @@ SIGNS: Final[Mapping[str, Read]] = {
     "once": _so("is_in_a_row"),
     "every n steps": _so("recurs_in_steps"),
     "every n seconds": _so("recurs_in_time"),
+    "growing": _so("is_growing"),
     "whole host": _so("is_whole_host"),
     "ranks in turn": _so("is_in_turn"),
     "rank 0": _so("is_rank_zero"),

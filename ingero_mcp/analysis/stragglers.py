@@ -170,9 +170,9 @@ def _together(one: Straggler, other: Straggler, evidence: Evidence) -> bool:
     hosts = evidence.hosts
     if one.rank in hosts and hosts[one.rank] == hosts.get(other.rank):
         return shared >= 0.5 and alike
-    if not hosts:
+    if not hosts and shared >= 0.7:
         # Where nodes are not known, ranks that are late in the same steps may well share one.
-        return shared >= 0.7 and alike
+        return alike
     # In turn: each in steps of its own, by the same amount, as rarely as the other (garbage collection does that).
     rare = max(len(one.steps), len(other.steps)) < 0.2 * len(one.excess_ns)
     return alike and rare and shared < 0.3 and len(one.steps) > 1 and one.period == other.period

@@ -224,4 +224,5 @@ def _pattern(diagnosis: Diagnosis, finding: Finding) -> Pattern:
         is_in_turn=len(ranks) > 1 and not finding.groups and len(ranks) > len(everybody) / 4,
         is_rank_zero=ranks == {0},
         is_gpu=comparison is not None and comparison.matrix.measures == COMPUTING,
+        is_growing=finding.grows,
     )
