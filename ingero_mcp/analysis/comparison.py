@@ -11,6 +11,7 @@ import numpy as np
 
 from ingero_mcp.analysis.calls import Floats
 from ingero_mcp.analysis.evidence import Matrix
+from ingero_mcp.analysis.first_calls import FIRST_CALL
 from ingero_mcp.analysis.incidents import BEYOND
 from ingero_mcp.analysis.outliers import MAD_TO_SIGMA
 from ingero_mcp.analysis.robust import median_of_columns, spread
@@ -133,7 +134,7 @@ def with_past(comparison: Comparison, roles: Roles, hosts: Mapping[int, str]) ->
     usually does, while the ranks of other hosts did not.
     """
     matrix = comparison.matrix
-    if matrix.measures == LATENESS:
+    if matrix.measures in (LATENESS, FIRST_CALL):
         return comparison  # if one stage is late, the others are not, so that they do not tell what is usual
     excess = comparison.excess_ns.copy()
     names = np.array([hosts.get(rank, "") for rank in matrix.ranks.tolist()])

@@ -18,14 +18,13 @@ from ingero_mcp.analysis.comparison import Comparison, compare
 from ingero_mcp.analysis.counters import slow_gpu
 from ingero_mcp.analysis.evidence import Evidence, Matrix
 from ingero_mcp.analysis.findings import Finding
-from ingero_mcp.analysis.gpu_work import outside_of_all
 from ingero_mcp.analysis.hangs import find_hangs
-from ingero_mcp.analysis.idle import is_paused
 from ingero_mcp.analysis.imbalance import sequence_imbalance, stage_imbalance
+from ingero_mcp.analysis.late import Late, who_is_late
 from ingero_mcp.analysis.pairs import undecided
 from ingero_mcp.analysis.roles import Roles, find_roles
 from ingero_mcp.analysis.steps import Steps, find_steps
-from ingero_mcp.analysis.stragglers import Straggler, find_stragglers, incidents_of, without
+from ingero_mcp.analysis.stragglers import Straggler, incidents_of, without
 from ingero_mcp.analysis.transfers import find_network, slow_steps, transfers
 from ingero_mcp.analysis.work import computing, own_work
 
@@ -48,14 +47,6 @@ class Diagnosis:
     roles: Roles
     own_work: Matrix | None
     comparison: Comparison | None
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Late:
-    """Ranks that are late, and the comparison that told it."""
-
-    stragglers: tuple[Straggler, ...]
-    comparison: Comparison
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -88,7 +79,7 @@ def diagnose(evidence: Evidence) -> Diagnosis:
     matrix, recorded = own_work(evidence, steps, roles), computing(evidence, steps)
     comparison = compare(matrix, roles, steps) if matrix is not None else None
     of_gpus = compare(recorded, roles, steps) if recorded is not None else comparison
-    late = _who_is_late(evidence, steps, roles, comparison, of_gpus)
+    late = who_is_late(evidence, steps, roles, comparison, of_gpus)
     case = _Case(evidence, steps, roles, comparison, of_gpus, late, clocks)
     found = _hangs(case) or _without_echoes(case, tuple(one for question in SLOW for one in question(case)))
     found = found or (() if _enough(case) and case.comparison is not None else too_little(evidence, steps))
@@ -124,49 +115,6 @@ def fitted_clocks(evidence: Evidence) -> ClockFit:
     """How far the clocks of the ranks are apart, by collectives, and by sends and receives that name both ends."""
     sends = evidence.sends
     return fit(evidence.calls, sends.calls.where(sends.peer != UNKNOWN))
-
-
-def _who_is_late(
-    evidence: Evidence, steps: Steps, roles: Roles, comparison: Comparison | None, of_gpus: Comparison | None
-) -> tuple[Late, ...]:
-    """The ranks that are late. Where computing was recorded it comes first; then who leaves its GPU without work."""
-    if comparison is None or of_gpus is None or not _is_enough(of_gpus.matrix):
-        return ()
-    hosts = evidence.hosts
-    late = [Late(find_stragglers(of_gpus, roles, hosts), of_gpus)]
-    idle = outside_of_all(evidence, steps, roles) if _is_complete(evidence) else None
-    if idle is not None and _is_enough(idle):
-        told = {one.rank for one in late[0].stragglers}
-        pauses = compare(idle, roles, steps)
-        paused = find_stragglers(pauses, roles, hosts)
-        late.append(
-            Late(
-                tuple(
-                    one
-                    for one in paused
-                    if one.rank not in told
-                    and one.lateness_ns > max(pauses.sigma_ns.values())
-                    and is_paused(one, evidence, steps)
-                ),
-                pauses,
-            )
-        )
-    return tuple(one for one in late if one.stragglers)
-
-
-def _is_complete(evidence: Evidence) -> bool:
-    """Whether no rank is missing beside those that were recorded: a GPU may be idle because it waits for that one."""
-    seen = set(np.unique(evidence.calls.rank).tolist())
-    for known in evidence.communicators.values():
-        present = sum(rank in seen for rank in known.members)
-        # Of a group of tensor parallel ranks one may stand for all: then the communicator of everybody is not whole.
-        if 1 < present < known.nranks and known.nranks != evidence.world_size:
-            return False
-    return True
-
-
-def _is_enough(matrix: Matrix) -> bool:
-    return len(matrix.ranks) >= LEAST_RANKS and len(matrix.steps) >= LEAST_STEPS
 
 
 def _importance(one: Finding, whole_ns: float) -> tuple[bool, bool, bool, float]:
