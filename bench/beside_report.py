@@ -106,9 +106,9 @@ def unseen_table(scored: Sequence[Scored]) -> Table:
             rows.append((*of, len(group), *who, first, two, unknown))
     return Table(
         "Unseen families, severity >= 3",
-        "No rule, sign or threshold was made or changed for these, and their cases were not looked at before the "
-        "first run: U1, the CPU quota of a container (the right cause is cpu_contention); U2, a host that swaps (no "
-        "cause of the list is right: *unseen cause* is the share in which none is said).",
+        "No rule, sign or threshold was made or changed for these, and no case of theirs was looked at: U1, the CPU "
+        "quota of a container (the right cause is cpu_contention); U2, a host that swaps (no cause of the list is "
+        "right: *unseen cause* is the share in which none is said).",
         (
             "of",
             "view",
