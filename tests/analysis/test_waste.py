@@ -53,7 +53,8 @@ def test_steps_that_an_earlier_finding_accounts_for_are_not_counted_again() -> N
     second = lost(seen, slow(late[6:]), first.counted)
     both = lost(seen, slow(late))
     assert first.lost_ns == pytest.approx(12 * 60 * MS, rel=0.1)
-    assert first.lost_ns + second.lost_ns == pytest.approx(both.lost_ns)
+    # Not to the nanosecond: which steps say what is usual depends on which are affected.
+    assert first.lost_ns + second.lost_ns == pytest.approx(both.lost_ns, rel=0.01)
     assert second.counted.steps == frozenset(late)
     assert lost(seen, slow(late[:3]), second.counted).lost_ns == 0
 
@@ -67,7 +68,7 @@ def test_the_parts_are_never_more_than_what_all_their_steps_lost(groups: list[se
         counted, total = found.counted, total + found.lost_ns
     durations = np.nan_to_num(find_steps(seen.calls).duration_ns)
     most = sum(max(durations[number] - 102 * MS, 0.0) for number in counted.steps)
-    assert total <= most + 1
+    assert total <= 1.02 * most + MS
 
 
 def test_a_replay_accounts_for_all_steps() -> None:
