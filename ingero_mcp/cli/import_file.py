@@ -8,7 +8,6 @@ import sys
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from functools import partial
-from hashlib import blake2b
 from pathlib import Path
 from typing import Any, Final
 
@@ -17,7 +16,7 @@ import pyarrow as pa
 from ingero_mcp import semconv
 from ingero_mcp.cells import text
 from ingero_mcp.errors import ImportFileError
-from ingero_mcp.importers.imported import Import, Names
+from ingero_mcp.importers.imported import Import, Names, batch_key
 from ingero_mcp.importers.registry import open_file, sort_out
 from ingero_mcp.sqlguard import check
 from ingero_mcp.store import Store, open_store
@@ -84,8 +83,9 @@ def put(read: Import, store: Store) -> int:
     """Store what was read; returns the number of events that were not there already."""
     first = not store.query(check("SELECT 1 FROM events LIMIT 1"), limit=1).rows
     batches = (batch if first else _new(batch, store) for batch in read.batches)
-    events = _append(read.digest, batches, partial(store.append, lasting=True))
-    _append(f"{read.digest}/context", read.context, partial(store.append_context, lasting=True))
+    events = _append(batches, partial(batch_key, read.digest), partial(store.append, lasting=True))
+    keys = partial(batch_key, read.digest, context=True)
+    _append(read.context, keys, partial(store.append_context, lasting=True))
     return events
 
 
@@ -139,8 +139,8 @@ def _belongs_to(path: Path, database: Path) -> bool:
 
 
 def _append(
-    digest: str,
     batches: Iterator[pa.RecordBatch],
+    key_of: Callable[[int], bytes],
     append: Callable[[pa.RecordBatch, bytes], Future[Appended]],
 ) -> int:
     waiting: list[Future[Appended]] = []
@@ -148,11 +148,10 @@ def _append(
     for number, batch in enumerate(batches):
         if not batch.num_rows:
             continue
-        key = blake2b(f"import/{digest}/{number}".encode(), digest_size=16).digest()
         # One batch ahead of the writer at most: a large file must not pile up in the queue.
         while len(waiting) > 1:
             stored += waiting.pop(0).result().rows
-        waiting.append(append(batch, key))
+        waiting.append(append(batch, key_of(number)))
     return stored + sum(future.result().rows for future in waiting)
 
 

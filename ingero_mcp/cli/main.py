@@ -41,6 +41,7 @@ COMMANDS: Final[tuple[tuple[str, str, str], ...]] = (
     ("watch", "watch", "print what holds jobs up as a server finds it, and when it is over"),
     ("query", "query", "run one SQL statement over a database file or the local server"),
     ("import", "import_file", "import files people already have into a database"),
+    ("merge", "merge", "make one database of several; every event and process keeps its node"),
     ("trace", "trace", "trace the NCCL and CUDA calls of this host and send them to a server (root, eBPF)"),
     ("stress", "stress", "send generated events to a server and print what was sent"),
 )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from hashlib import blake2b
 from typing import Final
 
 import pyarrow as pa
@@ -55,3 +56,9 @@ class Import:
     batches: Iterator[pa.RecordBatch]
     context: Iterator[pa.RecordBatch] = field(default_factory=lambda: iter(()))
     context_rows: Mapping[str, int] = field(default_factory=dict)
+
+
+def batch_key(digest: str, number: int, *, context: bool = False) -> bytes:
+    """By which a store recognises a batch of an import: `digest` of the file, number of the batch from 0."""
+    what = f"{digest}/context" if context else digest
+    return blake2b(f"import/{what}/{number}".encode(), digest_size=16).digest()

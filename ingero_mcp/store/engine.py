@@ -162,7 +162,7 @@ class Engine:
         version: int | None = schema.VERSION
         if self._path.exists():
             # A look first, changing nothing: what is not ours stays byte for byte as it is.
-            version = _inspect(self._path, config, must_hold_events=self._read_only)
+            version = inspect(self._path, config, must_hold_events=self._read_only)
         elif self._read_only:
             raise StoreError(f"{self._path} does not exist")
         is_older = version is not None and version < schema.VERSION
@@ -182,7 +182,8 @@ class Engine:
         return connection
 
 
-def _inspect(path: Path, config: Config, *, must_hold_events: bool) -> int | None:
+def inspect(path: Path, config: Config, *, must_hold_events: bool) -> int | None:
+    """Which version of this program wrote a database; None for an empty one. StoreError or SchemaError if none did."""
     try:
         with path.open("rb") as file:
             magic = file.read(len(_SQLITE_MAGIC))
@@ -197,7 +198,7 @@ def _inspect(path: Path, config: Config, *, must_hold_events: bool) -> int | Non
         except SchemaError as error:
             raise SchemaError(f"{path}: {error}") from None
         except duckdb.Error as error:
-            raise _explain(path, str(error)) from error
+            raise explain(path, str(error)) from error
     if version is None and must_hold_events:
         raise SchemaError(f"{path}: an empty DuckDB database; nothing was ever stored in it")
     return version
@@ -207,7 +208,7 @@ def _open(path: Path, config: Config, *, read_only: bool) -> duckdb.DuckDBPyConn
     try:
         return duckdb.connect(str(path), read_only=read_only, config=config)
     except duckdb.Error as error:
-        raise _explain(path, str(error)) from error
+        raise explain(path, str(error)) from error
 
 
 def _open_older(path: Path, config: Config) -> duckdb.DuckDBPyConnection:
@@ -222,8 +223,8 @@ def _open_older(path: Path, config: Config) -> duckdb.DuckDBPyConnection:
     return connection
 
 
-def _explain(path: Path, message: str) -> StoreError | SchemaError:
-    """One sentence for each kind of file that DuckDB will not open."""
+def explain(path: Path, message: str) -> StoreError | SchemaError:
+    """What DuckDB's message about a file means: one sentence for each kind of file that DuckDB will not open."""
     first = message.splitlines()[0]
     if "Could not set lock" in message or "Conflicting lock" in message:
         return StoreError(f"{path} is open in another program; close it there first")

@@ -88,15 +88,15 @@ def look_through(connection: duckdb.DuckDBPyConnection, path: Path) -> None:
         connection.execute(f"CREATE VIEW {table} AS SELECT * FROM stored.{table}")
     create_calculated(connection)
     create_views(connection)
-    _count_again(connection)
+    count_again(connection)
 
 
 def _two(connection: duckdb.DuckDBPyConnection) -> None:
     create_calculated(connection)
-    _count_again(connection)
+    count_again(connection)
 
 
-def _count_again(connection: duckdb.DuckDBPyConnection) -> None:
+def count_again(connection: duckdb.DuckDBPyConnection) -> None:
     """Find the epochs in all events, as if they arrived now."""
     epochs = Epochs(sys.maxsize, {})
     # On a cursor of its own, so that it can be read while the other one writes.
