@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import sqlite3
 from collections import Counter
 from collections.abc import Iterator
@@ -167,3 +168,38 @@ def test_a_merge_does_not_give_a_process_the_name_of_another_node(memory: Store)
     assert [(node, process) for node, process, _ in found] == [
         ("gpu-node-01", "jbd2/nvme1n1p1-8"), ("gpu-node-02", None)
     ]  # fmt: skip
+
+
+def test_three_nodes_are_merged_without_a_loss_or_a_false_alarm(tmp_path: Path) -> None:
+    nodes = [AGENTS / f"sample-gpu-node-0{number}.db" for number in (1, 2, 3)]
+    before = {path: hashlib.sha256(path.read_bytes()).hexdigest() for path in nodes}
+    out = tmp_path / "cluster.duckdb"
+    done = run_ingero("merge", *map(str, nodes), "-o", str(out), "--clock-skew-threshold", "1ms")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout == (
+        f"{out}: 600 events of 3 files (chains 6, stacks 9, sessions 3, process_names 16, snapshots 5, cgroups 3, "
+        "cgroup_schedstat 15)\n"
+    )
+    assert {path: hashlib.sha256(path.read_bytes()).hexdigest() for path in nodes} == before
+    with open_store(out, read_only=True) as store:
+        names = "timestamp, pid, tid, source, op, duration, gpu_id, arg0, arg1, ret_code, stack_hash, cgroup_id, node"
+        in_files = [row for path in nodes for row in theirs(path, f"SELECT id, {names} FROM events")]
+        assert Counter(ask(store, f"SELECT id, {names} FROM ingero_events")) == Counter(in_files)
+        in_files = [row for path in nodes for row in theirs(path, "SELECT id, node, summary FROM causal_chains")]
+        assert Counter(ask(store, "SELECT chain_id, node_id, summary FROM chains")) == Counter(in_files)
+        hashes = {hash_ for path in nodes for (hash_,) in theirs(path, "SELECT hash FROM stack_traces")}
+        assert {stack for (stack,) in ask(store, "SELECT stack_id FROM stacks")} == {
+            format(hash_ & (2**64 - 1), "016x") for hash_ in hashes
+        }
+
+
+def test_a_merge_of_everything_holds_what_the_merge_of_an_agent_lost(tmp_path: Path) -> None:
+    done = run_ingero("merge", *map(str, FILES), "-o", str(tmp_path / "all.duckdb"), "--json")
+    assert done.returncode == 0, done.stderr
+    said = json.loads(done.stdout)
+    assert said["holds"]["events"] == 600 + 3486 + 3807
+    assert (said["more_than_once"], said["renumbered"]) == (600, 0)
+    assert said["holds"]["chains"] == 6 + 4 + 316
+    with open_store(tmp_path / "all.duckdb", read_only=True) as store:
+        found = ask(store, "SELECT node_id, process FROM events WHERE pid = 96 GROUP BY ALL ORDER BY ALL")
+        assert found == [("gpu-node-01", "jbd2/nvme1n1p1-8"), ("gpu-node-02", "jbd2/nvme0n1p1-8")]

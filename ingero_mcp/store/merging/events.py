@@ -79,7 +79,7 @@ def keep(scratch: Scratch) -> None:
     scratch.connection.execute(
         f"""
         CREATE TABLE {KEPT} AS
-        WITH found AS MATERIALIZED ({known_again()}),
+        WITH found AS NOT MATERIALIZED ({known_again()}),
         counted AS (
             SELECT {identity}, {rest}, origin, 1 AS copies, [origin] AS seqs
             FROM found WHERE origin IS NOT NULL GROUP BY {identity}, origin

@@ -79,6 +79,8 @@ def opened(new: Path, databases: Sequence[Path], limits: StoreLimits) -> Iterato
         inspect(path, config | {"enable_external_access": False}, must_hold_events=True)
     connection = duckdb.connect(str(new), config=config)
     try:
+        # It would be printed on stdout, among the answer.
+        connection.execute("SET enable_progress_bar = false")
         schema.create(connection)
         connection.execute(f"ATTACH {_quoted(new.parent / 'work')} AS work")
         for number, path in enumerate(databases):
