@@ -19,6 +19,7 @@ from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
 from ingero_mcp import __version__
+from ingero_mcp.api.backup import backup_endpoint
 from ingero_mcp.api.chains import chains_endpoint
 from ingero_mcp.api.explain import compare_endpoint, explain_endpoint
 from ingero_mcp.api.findings import findings_endpoint
@@ -97,6 +98,7 @@ def http_app(parts: Parts) -> Starlette:
                 methods=["GET"],
             ),
             threshold_route(parts.thresholds),
+            Route("/api/v1/backup", backup_endpoint(parts.store), methods=["POST"]),
             Route("/healthz", healthz),
             Route("/metrics", metrics),
         ],

@@ -7,7 +7,9 @@ import json
 import os
 import resource
 import shutil
+import signal
 import subprocess
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -19,8 +21,9 @@ from ingero_mcp.cli.main import main
 from ingero_mcp.sqlguard import check
 from ingero_mcp.store import open_store
 from ingero_mcp.store.lock import FileLock
+from tests.conftest import RunServer
 from tests.importers.ingero_lookalike import chain, event, session, write
-from tests.processes import run_ingero
+from tests.processes import INGERO, run_ingero
 from tests.views.rows import S, ask, call, rows
 
 MS = 1_000_000
@@ -223,6 +226,18 @@ def test_a_file_that_is_named_twice_is_read_once(
     assert "1 events of 1 files" in out
 
 
+def test_of_a_database_that_a_server_owns_a_copy_is_merged(
+    sources: tuple[Path, Path], tmp_path: Path, run_server: RunServer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with run_server(db_path=str(sources[1])) as server:
+        code, out, err = run(capsys, *sources, "-o", tmp_path / "out.duckdb")
+        assert (code, err) == (0, f"ingero: {sources[1]} is in use; {server.url} gave a copy of it\n")
+        code, _, err = run(capsys, sources[0], "-o", sources[1], "--overwrite")
+        assert code == 1 and "is owned by process" in err
+    assert "4 events of 2 files" in out
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["in", "out.duckdb"]
+
+
 @contextmanager
 def small_disk(folder: Path, kib: int) -> Iterator[Path]:
     """A file system of that size; skips where it cannot be had."""
@@ -261,6 +276,40 @@ def test_a_file_that_may_not_grow_is_one_line_and_leaves_nothing(
     assert done.stderr.startswith(f"ingero: {out} was not written: the disk is full"), done.stderr
     assert done.stderr.count("\n") == 1
     assert [path.name for path in tmp_path.iterdir()] == ["in"]
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_merge_that_is_told_to_end_leaves_nothing(tmp_path: Path, number: int) -> None:
+    folder = tmp_path / "in"
+    folder.mkdir()
+    many = write(folder / "many.db", events=[event(n) for n in range(50_000)])
+    out = tmp_path / "out.duckdb"
+    with subprocess.Popen(
+        [*INGERO, "merge", many, "-o", out], stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as merging:
+        while merging.poll() is None and len(list(tmp_path.iterdir())) == 1:
+            threading.Event().wait(0.005)
+        merging.send_signal(number)
+        stdout, stderr = merging.communicate(timeout=60)
+    assert (merging.returncode, stdout, stderr) == (130, b"", b"")
+    assert [path.name for path in tmp_path.iterdir()] == ["in"]
+
+
+def test_what_is_only_in_the_log_of_a_source_is_merged_and_the_log_stays(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = tmp_path / "in"
+    folder.mkdir()
+    with open_store(tmp_path / "live") as store:
+        for seq in range(3):
+            store.append(rows([{"node_id": "n", "event_seq": seq, "metric_name": "m"}])).result(timeout=20)
+        for ending in ("", ".wal"):
+            shutil.copyfile(tmp_path / f"live{ending}", folder / f"killed{ending}")
+    before = digests(folder)
+    assert before["killed.wal"]
+    assert run(capsys, folder / "killed", "-o", tmp_path / "out")[0] == 0
+    assert asked(tmp_path / "out", "SELECT count(*) FROM events") == [(3,)]
+    assert digests(folder) == before
 
 
 def job(path: Path, ranks: range, offset_ns: int) -> Path:

@@ -42,6 +42,7 @@ COMMANDS: Final[tuple[tuple[str, str, str], ...]] = (
     ("query", "query", "run one SQL statement over a database file or the local server"),
     ("import", "import_file", "import files people already have into a database"),
     ("merge", "merge", "make one database of several; every event and process keeps its node"),
+    ("backup", "backup", "copy a database into a file, also while a server writes to it"),
     ("trace", "trace", "trace the NCCL and CUDA calls of this host and send them to a server (root, eBPF)"),
     ("stress", "stress", "send generated events to a server and print what was sent"),
 )

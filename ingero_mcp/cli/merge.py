@@ -15,11 +15,13 @@ from pathlib import Path
 from typing import Any, Final
 
 from ingero_mcp.cells import text
+from ingero_mcp.cli.backup import download
 from ingero_mcp.cli.clock_warnings import Apart, apart
+from ingero_mcp.cli.ended import ended_like_ctrl_c
 from ingero_mcp.cli.import_file import add_names, names
 from ingero_mcp.cli.opened import is_database, path_of
 from ingero_mcp.clocks import NodeClock
-from ingero_mcp.errors import ImportFileError, IngeroError
+from ingero_mcp.errors import ImportFileError, IngeroError, StoreLocked
 from ingero_mcp.importers.imported import Import, Names
 from ingero_mcp.importers.registry import open_file
 from ingero_mcp.sqlguard import check
@@ -79,8 +81,10 @@ def run(arguments: argparse.Namespace) -> int:
     given, threshold_ns = names(arguments), parse_duration(arguments.clock_skew_threshold)
     output, found = path_of(arguments.output), _distinct(arguments.sources)
     paths = [path for _, path in found]
-    with new_file(output, overwrite=arguments.overwrite, sources=paths) as new, ExitStack() as held:
-        sources = [_open(name, path, given, held) for name, path in found]
+    with ExitStack() as held:
+        held.enter_context(ended_like_ctrl_c())
+        new = held.enter_context(new_file(output, overwrite=arguments.overwrite, sources=paths))
+        sources = [_open(name, path, given, new.parent, held) for name, path in found]
         is_much = sum(path.stat().st_size for path in paths) > _MUCH_BYTES
         merged = merge([source.part for source in sources], new, tell=_note if is_much else None)
         result = _completed(new, merged, threshold_ns)
@@ -103,9 +107,18 @@ def _distinct(given: Sequence[str]) -> list[tuple[str, Path]]:
     return list(found.values())
 
 
-def _open(name: str, path: Path, given: Names, held: ExitStack) -> _Source:
+def _open(name: str, path: Path, given: Names, folder: Path, held: ExitStack) -> _Source:
+    """Of a database that a server owns, that server is asked for a copy, which lies in `folder`."""
     if is_database(path):
-        held.callback(FileLock(path, shared=True).release)
+        try:
+            held.callback(FileLock(path, shared=True).release)
+        except StoreLocked as owned:
+            if not owned.url:
+                raise
+            copy = folder / f"copy-{path.stat().st_ino}.duckdb"
+            download(owned.url, owned.token_file, copy)
+            _note(f"{text(name)} is in use; {owned.url} gave a copy of it")
+            return _Source(name, copy, None)
         return _Source(name, path, None)
     read = open_file(path, given)
     for warning in read.warnings:

@@ -42,6 +42,7 @@ def new_file(path: Path, *, overwrite: bool = False, sources: Sequence[Path] = (
         held.callback(shutil.rmtree, folder, ignore_errors=True)
         new = folder / "new.duckdb"
         yield new
+        _require_whole(path, new)
         _sync(new)
         _put(new, target, overwrite=overwrite)
 
@@ -75,6 +76,12 @@ def _require_other(path: Path, target: Path, sources: Sequence[Path]) -> None:
             raise ConfigError(f"{path} is {source}, which is read; give the output another name")
         if target in _beside(real, _BESIDE):
             raise ConfigError(f"{path} would be taken for a part of {source}, which is read; give it another name")
+
+
+def _require_whole(path: Path, new: Path) -> None:
+    # Whoever closes a database brings its log into it, and says nothing if that fails.
+    if any(log.exists() and log.stat().st_size for log in _beside(new, _LOGS)):
+        raise DiskFull(f"{path} was not written: not all of it could be brought into one file; is the disk full?")
 
 
 def _beside(file: Path, endings: Sequence[str]) -> list[Path]:

@@ -16,6 +16,7 @@ from ingero_mcp.events import Rows
 from ingero_mcp.limits import StoreLimits
 from ingero_mcp.reader import OnStart
 from ingero_mcp.sqlguard import CheckedQuery
+from ingero_mcp.store.backup import Progress, copy
 from ingero_mcp.store.engine import Engine
 from ingero_mcp.store.lock import FileLock
 from ingero_mcp.store.node_clocks import batch_of
@@ -90,6 +91,15 @@ class Store:
         Integers wider than 64 bits (as sum() makes them) are decimals there: cast them in the query.
         """
         return self._reader.table(query, max_bytes=max_bytes, timeout_s=timeout_s, on_start=on_start)
+
+    def back_up(self, new: Path, tell: Progress | None = None) -> int:
+        """Copy everything that is committed now to `new`, which must not exist; returns the number of rows.
+
+        `tell` hears how many of how many rows are done; what it raises ends the copying. Within `new_file`, which
+        translates the errors of DuckDB.
+        """
+        with self._engine.cursor() as cursor:
+            return copy(cursor, new, tell)
 
     def announce(self, url: str, token_file: str) -> None:
         """Tell those who find the file locked where its owner answers."""
