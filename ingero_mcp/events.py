@@ -36,7 +36,7 @@ COLUMNS: tuple[Column, ...] = (
     Column(
         "event_seq",
         "BIGINT",
-        "number of the event on its node; from 2^52 upward where this server had to number it",
+        "number of the event on its node; from 2^51 upward where a merge numbered it, from 2^52 where a server did",
         ("ingero.event.seq",),
     ),
     Column("timestamp_ns", "BIGINT", "Unix nanoseconds on the node's clock; the start of a span"),
