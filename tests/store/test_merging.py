@@ -216,6 +216,8 @@ def require_a_union(*drawn: Any) -> None:
         assert held == Held.of(merged(folder, c, b, a))
         assert Held.of(ab) == Held.of(merged(folder, ab, b, ab)) == Held.of(merged(folder, ab, a))
         only = merged(folder, a)
+        alone = [Held.of(one) for one in (only, merged(folder, b), merged(folder, c))]
+        assert held.context == alone[0].context | alone[1].context | alone[2].context
         assert Held.of(only) == Held.of(merged(folder, only, a)) == Held.of(merged(folder, only))
 
 
