@@ -21,7 +21,7 @@ from ingero_mcp.views.clocks import CLOCK_SPANS
 
 _TABLES: Final = (ROWS, CONTEXT, BATCHES, NODE_CLOCKS, CLOCK_SPANS, EPOCHS)
 _BATCH_ROWS: Final = 50_000
-_MEMORY: Final = "256MB"
+_MEMORY: Final = "1GB"  # what it may use at most: the keys of batches have an index
 
 Progress = Callable[[int, int], None]
 """Told how many rows of how many have been copied."""

@@ -86,8 +86,10 @@ def _chain(row: Row) -> _Chain:
     part = row.pop("part")
     facts = _facts(row["attrs_json"])
     name = row["causal_chain_id"]
-    said = [row[column] for column in CONTENT if column != "causal_chain_id"]
-    digest = blake2b(json.dumps(said).encode(errors="surrogatepass"), digest_size=_DIGITS // 2).hexdigest()
+    said = [row[column] for column in CONTENT if column not in ("causal_chain_id", "attrs_json")]
+    # Not its evidence: that is rewritten, and the name must stay.
+    said.append({fact: value for fact, value in facts.items() if fact != _EVIDENCE})
+    digest = blake2b(json.dumps(said, sort_keys=True).encode(), digest_size=_DIGITS // 2).hexdigest()
     return _Chain(part, row, facts, None if name is None else name.removesuffix(f"~{digest}"), digest)
 
 
@@ -132,7 +134,7 @@ def _with_evidence(chain: _Chain, now: dict[tuple[int, str], str]) -> str:
                 now.get((chain.part, event_id), event_id) if isinstance(event_id, str) else event_id
                 for event_id in fact["event_ids"]
             ]
-    return json.dumps(chain.facts, ensure_ascii=False, separators=(",", ":"))
+    return json.dumps(chain.facts, separators=(",", ":"))  # escaped: half of a surrogate pair is no character
 
 
 def _numbers_now(scratch: Scratch, cited: set[tuple[int, str]]) -> dict[tuple[int, str], str]:
