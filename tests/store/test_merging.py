@@ -312,6 +312,30 @@ def test_of_a_stack_the_copy_with_names_is_kept(tmp_path: Path) -> None:
             assert ask(store, "SELECT stack_id, frames FROM stacks") == [("0000000000000007", '["f","g"]')]
 
 
+def test_another_stack_under_the_same_id_gets_one_of_its_own_and_events_follow(tmp_path: Path) -> None:
+    def counted(name: str, node: str, *frames: str) -> Path:
+        """A producer that counts its stacks."""
+        attributes = json.dumps({"ingero.stack.frames": list(frames)}, separators=(",", ":"))
+        stack = {"cluster_id": "c", "node_id": node, "metric_name": "stack", "stack_id": "1", "attrs_json": attributes}
+        return ours(tmp_path / name, [told(node, 1, stack_id="1")], [stack])
+
+    a, b = counted("a", "n1", "f", "0x2"), counted("b", "n2", "x", "y", "z")
+    more = counted("more", "n1", "f", "g")
+    ab = merged(tmp_path, a, b)
+    for path in (
+        merged(tmp_path, ab, more),
+        merged(tmp_path, a, merged(tmp_path, more, b)),
+        merged(tmp_path, b, more, ab),
+    ):
+        with open_store(path, read_only=True) as store:
+            assert ask(store, "SELECT e.node_id, frames FROM events e JOIN stacks s USING (stack_id) ORDER BY ALL") == [
+                ("n1", '["f","g"]'), ("n2", '["x","y","z"]')
+            ]  # fmt: skip
+            assert ask(store, "SELECT count(*) FROM events") == [(2,)]
+            assert len(ask(store, "SELECT stack_id FROM stacks")) == 2
+    assert Held.of(merged(tmp_path, ab, b)) == Held.of(ab)
+
+
 def test_a_process_id_means_another_process_on_another_node(tmp_path: Path) -> None:
     files = [
         write(tmp_path / f"{node}.db", events=[event(1, node, pid=96)], system_snapshots=[snapshot()],

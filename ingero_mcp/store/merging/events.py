@@ -12,12 +12,13 @@ from typing import Final
 from ingero_mcp import semconv
 from ingero_mcp.errors import StoreError
 from ingero_mcp.store.merging.scratch import COLUMNS, CONTENT, EVENTS, WORK, Scratch
+from ingero_mcp.store.merging.stacks import STACK_NAMES
 from ingero_mcp.store.schema import ROWS
 from ingero_mcp.views import AGENT_ID
 
 KEPT: Final = f"{WORK}.kept"
 """The events of the result: content, `origin` (the number from the producer, if any), `wanted` and `seq` (the number
-before and now), `chain_now` (how the causal chain is called now)."""
+before and now), `chain_now` and `stack_now` (how the causal chain and the stack are called now)."""
 
 CHAIN_NAMES: Final = f"{WORK}.chain_names"
 """Chains that have another name in a source, or in the result: part, cluster, old, base, new."""
@@ -32,7 +33,7 @@ _MOST_TRIES: Final = 64
 _MARK: Final = f'{{"{semconv.MERGED_SEQ}":'
 _MARKED: Final = f"^{_MARK}([0-9]{{1,16}})[,}}]".replace("{", "[{]", 1).replace(".", "[.]")
 _CHAIN_KEY: Final = f"'{semconv.CAUSAL_CHAIN_ID}\":'"  # ends a key with or without the prefix "ingero."
-_PLAIN: Final = tuple(name for name in CONTENT if name not in ("causal_chain_id", "attrs_json"))
+_PLAIN: Final = tuple(name for name in CONTENT if name not in ("causal_chain_id", "stack_id", "attrs_json"))
 
 _UNMARKED: Final = f"""
     CASE WHEN mark = '' THEN body
@@ -56,7 +57,8 @@ def known_again(rows: str = EVENTS) -> str:
         SELECT rows.part, event_seq, {", ".join(_PLAIN)}, coalesce(names.base, causal_chain_id) AS causal_chain_id,
                CASE WHEN names.base IS NULL OR names.base = names.old THEN attrs
                     ELSE {_renamed("attrs", "names.old", "names.base")} END AS attrs_json,
-               coalesce(names.new, causal_chain_id) AS chain_now, origin
+               coalesce(names.new, causal_chain_id) AS chain_now, coalesce(stacks.base, stack_id) AS stack_id,
+               coalesce(stacks.new, stack_id) AS stack_now, origin
         FROM (
             SELECT *, {_UNMARKED} AS attrs, {_ORIGIN} AS origin
             FROM (
@@ -67,6 +69,10 @@ def known_again(rows: str = EVENTS) -> str:
         ) AS rows
         LEFT JOIN {CHAIN_NAMES} AS names ON names.part = rows.part AND names.old = rows.causal_chain_id
             AND names.cluster IS NOT DISTINCT FROM rows.cluster_id
+        LEFT JOIN (
+            SELECT part, cluster, old, min(base) AS base, min(new) AS new FROM {STACK_NAMES} GROUP BY ALL
+        ) AS stacks ON stacks.part = rows.part AND stacks.old = rows.stack_id
+            AND stacks.cluster IS NOT DISTINCT FROM rows.cluster_id
     """
 
 
@@ -75,7 +81,8 @@ def keep(scratch: Scratch) -> None:
 
     Events without a number from their producer are as many as the source with most of that content has.
     """
-    identity, rest = ", ".join(IDENTITY), "max(process) AS process, min(chain_now) AS chain_now"
+    identity = ", ".join(IDENTITY)
+    rest = "max(process) AS process, min(chain_now) AS chain_now, min(stack_now) AS stack_now"
     scratch.connection.execute(
         f"""
         CREATE TABLE {KEPT} AS
@@ -93,7 +100,7 @@ def keep(scratch: Scratch) -> None:
             GROUP BY {identity}
         ),
         copied AS (SELECT *, unnest(range(1, copies + 1)) AS copy FROM counted)
-        SELECT CAST(row_number() OVER () AS BIGINT) AS number, {identity}, process, chain_now, origin, copy,
+        SELECT CAST(row_number() OVER () AS BIGINT) AS number, {identity}, process, chain_now, stack_now, origin, copy,
                seqs[copy] AS wanted, seqs[copy] AS seq, 0 AS tries
         FROM copied
         """
@@ -141,6 +148,7 @@ def write(scratch: Scratch) -> None:
     values = {name: name for name in COLUMNS} | {
         "event_seq": "seq",
         "causal_chain_id": "chain_now",
+        "stack_id": "stack_now",
         "attrs_json": f"CASE WHEN origin != seq THEN {marked} ELSE attrs END",
     }
     scratch.connection.execute(

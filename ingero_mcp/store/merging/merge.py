@@ -11,7 +11,7 @@ import pyarrow as pa
 from ingero_mcp.clocks import NodeClock
 from ingero_mcp.importers.imported import Import, batch_key
 from ingero_mcp.limits import StoreLimits
-from ingero_mcp.store.merging import chains, context, events
+from ingero_mcp.store.merging import chains, context, events, stacks
 from ingero_mcp.store.merging.scratch import EVENTS, Scratch, opened
 from ingero_mcp.store.migrations import count_again
 from ingero_mcp.store.schema import BATCHES, NODE_CLOCKS, ROWS
@@ -56,6 +56,7 @@ def merge(
             keys += _stage(scratch, source, part)
         tell("telling the events apart")
         found = chains.read(scratch)
+        stacks.read(scratch)
         events.keep(scratch)
         tell("writing")
         events.write(scratch)
