@@ -1,0 +1,1 @@
+"""Events as files for other programs: a Perfetto timeline, Parquet, CSV. Pure: rows in, text or bytes out."""
