@@ -22,6 +22,7 @@ from ingero_mcp import __version__
 from ingero_mcp.api.backup import backup_endpoint
 from ingero_mcp.api.chains import chains_endpoint
 from ingero_mcp.api.explain import compare_endpoint, explain_endpoint
+from ingero_mcp.api.export import export_endpoint
 from ingero_mcp.api.findings import findings_endpoint
 from ingero_mcp.api.query import query_endpoint
 from ingero_mcp.api.threshold import threshold_route
@@ -92,6 +93,7 @@ def http_app(parts: Parts) -> Starlette:
             Route("/api/v1/explain", explain_endpoint(parts.store, parts.turns), methods=["POST"]),
             Route("/api/v1/chains", chains_endpoint(parts.store, parts.turns), methods=["POST"]),
             Route("/api/v1/compare", compare_endpoint(parts.store, parts.turns), methods=["POST"]),
+            Route("/api/v1/export", export_endpoint(parts.store, parts.turns), methods=["GET"]),
             Route(
                 "/api/v1/findings",
                 findings_endpoint(parts.store, parts.turns, parts.watch.news.upcoming, parts.watch.every_s),

@@ -57,7 +57,7 @@ def run(arguments: argparse.Namespace) -> int:
     with open_store(arguments.db) as store:
         facts = [_facts(path, read, put(read, store)) for path, read in zip(paths, imports, strict=True)]
         if any(fact["stored"] for fact in facts):
-            _keep_clocks(store)
+            keep_clocks(store)
     for fact in facts:
         for warning in fact["warnings"]:
             _note(f"{text(fact['file'])}: {warning}")
@@ -71,7 +71,7 @@ def run(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _keep_clocks(store: Store) -> None:
+def keep_clocks(store: Store) -> None:
     """Keep how far the clocks of the nodes are apart, as their collectives show it."""
     call = Call(store, None)
     window = call.window(None)

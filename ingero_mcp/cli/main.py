@@ -40,6 +40,7 @@ COMMANDS: Final[tuple[tuple[str, str, str], ...]] = (
     ("explain", "explain", "say which rank holds a job up, since when, and with what evidence"),
     ("watch", "watch", "print what holds jobs up as a server finds it, and when it is over"),
     ("query", "query", "run one SQL statement over a database file or the local server"),
+    ("export", "export", "write a timeline for Perfetto, or events as Parquet or CSV"),
     ("import", "import_file", "import files people already have into a database"),
     ("merge", "merge", "make one database of several; every event and process keeps its node"),
     ("backup", "backup", "copy a database into a file, also while a server writes to it"),

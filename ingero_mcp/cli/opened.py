@@ -16,6 +16,7 @@ from ingero_mcp.cli.import_file import found_files, put
 from ingero_mcp.errors import ConfigError, ImportFileError, StoreError
 from ingero_mcp.importers.imported import Names
 from ingero_mcp.importers.registry import open_file
+from ingero_mcp.limits import StoreLimits
 from ingero_mcp.store import Store, open_store
 from ingero_mcp.tokens import read_token
 
@@ -34,13 +35,14 @@ def path_of(name: str) -> Path:
 
 
 @contextmanager
-def opened(path: Path, names: Names, warnings: list[str]) -> Iterator[Store]:
-    """The store of a file: ours as it is, what can be imported in memory. StoreLocked if a server owns it.
+def opened(path: Path, names: Names, warnings: list[str], limits: StoreLimits | None = None) -> Iterator[Store]:
+    """The store of a file: ours as it is (within `limits`), what can be imported in memory.
 
+    StoreLocked if a server owns it.
     What is odd about an imported file is said on stderr, and added to `warnings`.
     """
     if is_database(path):
-        with open_store(path, read_only=True) as store:
+        with open_store(path, limits=limits, read_only=True) as store:
             yield store
         return
     with open_store(None) as store:
