@@ -15,9 +15,12 @@ from anyio import to_thread
 from mcp import Client
 from mcp.types import TextContent
 
+from ingero_mcp.cells import text
+from ingero_mcp.cli.demo_files import write_files
+from ingero_mcp.cli.opened import path_of
 from ingero_mcp.clock import monotonic_s, now_ns
 from ingero_mcp.config import ServeSettings
-from ingero_mcp.errors import StoreError
+from ingero_mcp.errors import ConfigError, StoreError
 from ingero_mcp.otlp.encode import encode_points, encode_spans
 from ingero_mcp.run_file import RunningServer
 from ingero_mcp.sender import Sender
@@ -28,15 +31,33 @@ _EXPLAIN_STALL: Final = "fleet.cluster.explain_stall"
 
 
 def prepare_parser(parser: argparse.ArgumentParser) -> None:
-    """Whether to stay."""
+    """Whether to stay, or to leave files in place of a server."""
+    parser.add_argument(
+        "--out", metavar="DIR", help="no server: write the databases of three nodes, all of them in one, and a timeline"
+    )
     parser.add_argument("--keep", action="store_true", help="leave the server running until Ctrl-C")
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Tell the story, ask for the culprit, say how to go on."""
+    if arguments.out is not None:
+        if arguments.keep:
+            raise ConfigError("--out writes files and needs no server; --keep does not go with it")
+        _say_files(write_files(path_of(arguments.out), now_ns() - 60_000 * MS))
+        return 0
     with tempfile.TemporaryDirectory(prefix="ingero-demo-") as folder:
         was_interrupted = anyio.run(_demo, Path(folder), arguments.keep)
     return 130 if was_interrupted and not arguments.keep else 0
+
+
+def _say_files(made: dict[Path, int]) -> None:
+    for path, events in made.items():
+        print(f"{text(str(path))}: {events} events")
+    everything, timeline = list(made)[-2:]
+    print("\nTwo hosts train a model together, a third one its own; every 14th step of the two")
+    print("takes four times as long. Who holds them up, and what does it look like?\n")
+    print(f"  ingero explain -d {text(str(everything))}")
+    print(f"  open {text(str(timeline))} at https://ui.perfetto.dev (it stays in the browser)")
 
 
 async def _demo(folder: Path, keep: bool) -> bool:
@@ -108,17 +129,17 @@ class _Answer:
 
 async def _ask(client: Client) -> _Answer:
     result = await client.call_tool(_EXPLAIN_STALL, {"window": "all"})
-    text = "\n".join(block.text for block in result.content if isinstance(block, TextContent))
+    said = "\n".join(block.text for block in result.content if isinstance(block, TextContent))
     if result.is_error or result.structured_content is None:
-        raise StoreError(f"{_EXPLAIN_STALL} failed: {text}")
-    return _Answer(text, dict(result.structured_content))
+        raise StoreError(f"{_EXPLAIN_STALL} failed: {said}")
+    return _Answer(said, dict(result.structured_content))
 
 
-def fold(text: str, width: int) -> list[str]:
+def fold(said: str, width: int) -> list[str]:
     """The lines of a text, those that are too long broken between words."""
     return [
         piece
-        for line in text.splitlines()
+        for line in said.splitlines()
         for piece in wrap(line, width, subsequent_indent="  ", break_on_hyphens=False)
     ]
 
