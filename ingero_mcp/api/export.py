@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import AsyncIterator, Callable
+from contextlib import suppress
 from typing import Any, Final
 
 import anyio
@@ -15,7 +16,7 @@ from ingero_mcp.api.exchange import answered, client_of
 from ingero_mcp.clock import now_ns
 from ingero_mcp.errors import IngeroError, StoreBusy
 from ingero_mcp.exported.asked import ENDINGS, MEDIA_TYPES, Asked, asked_of
-from ingero_mcp.exported.begun import begin
+from ingero_mcp.exported.begun import Begun, begin
 from ingero_mcp.store import Store
 from ingero_mcp.tools.call import Call
 from ingero_mcp.turns import Cancellation, Turns
@@ -29,7 +30,7 @@ LONGEST_SEND_S: Final = 60.0
 _log = logging.getLogger(__name__)
 
 
-def export_endpoint(store: Store, turns: Turns, longest_send_s: float = LONGEST_SEND_S) -> Any:
+def export_endpoint(store: Store, turns: Turns) -> Any:
     """The endpoint over `store`: `format`, and `window`, `cluster` and `job` or `sql` in, the bytes of the file out.
 
     Each piece is read in a turn of its own, so that a slow client keeps nobody waiting. It ends when the client goes
@@ -42,19 +43,30 @@ def export_endpoint(store: Store, turns: Turns, longest_send_s: float = LONGEST_
         call = Call(store, now_ns, cancellation=cancellation)
         client = client_of(request)
 
+        begun: Begun | None = None
+
+        def end() -> None:
+            running.discard(request)
+            if begun is not None:
+                # Now, and not when it is collected: it may hold a piece of the events.
+                with suppress(ValueError):  # its thread did not stop in time, and ends with it
+                    begun.pieces.close()
+
         async def answer() -> Response:
+            nonlocal begun
             asked = asked_of(dict(request.query_params))
             begun = await turns.run(client, cancellation, lambda _: begin(call, asked))
+            read = begun.pieces
             # The first piece before the status: most of what can go wrong goes wrong by then.
-            first = await turns.run(client, cancellation, lambda _: next(begun.pieces, None))
+            first = await turns.run(client, cancellation, lambda _: next(read, None))
 
             async def pieces() -> AsyncIterator[bytes]:
                 piece = first
                 while piece is not None:
                     yield piece
-                    piece = await turns.run(client, cancellation, lambda _: next(begun.pieces, None))
+                    piece = await turns.run(client, cancellation, lambda _: next(read, None))
 
-            return _Sending(pieces(), asked, begun.rows, longest_send_s, lambda: running.discard(request))
+            return _Sending(pieces(), asked, begun.rows, end)
 
         if len(running) >= MOST_AT_ONCE:
             busy = StoreBusy(f"{len(running)} exports are running; ask again when one of them has ended")
@@ -66,7 +78,7 @@ def export_endpoint(store: Store, turns: Turns, longest_send_s: float = LONGEST_
             return response
         finally:
             if not isinstance(response, _Sending):
-                running.discard(request)
+                end()
 
     return export
 
@@ -74,13 +86,10 @@ def export_endpoint(store: Store, turns: Turns, longest_send_s: float = LONGEST_
 class _Sending(StreamingResponse):
     """A file on its way; `ended` is called when it has arrived, or will not."""
 
-    def __init__(
-        self, pieces: AsyncIterator[bytes], asked: Asked, rows: int, longest_send_s: float, ended: Callable[[], None]
-    ) -> None:
+    def __init__(self, pieces: AsyncIterator[bytes], asked: Asked, rows: int, ended: Callable[[], None]) -> None:
         name = f"ingero.{ENDINGS[asked.format]}"
         headers = {ROWS_HEADER: str(rows), "Content-Disposition": f'attachment; filename="{name}"'}
         super().__init__(pieces, headers=headers, media_type=MEDIA_TYPES[asked.format])
-        self._longest_send_s = longest_send_s
         self._ended = ended
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -91,7 +100,7 @@ class _Sending(StreamingResponse):
 
     async def stream_response(self, send: Send) -> None:
         async def send_in_time(message: Message) -> None:
-            with anyio.fail_after(self._longest_send_s):
+            with anyio.fail_after(LONGEST_SEND_S):
                 await send(message)
 
         try:

@@ -11,7 +11,7 @@ recorded, character by character.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Generator, Iterable
 from typing import Any, Final
 
 import pyarrow as pa
@@ -27,7 +27,9 @@ _FORMULA: Final = r"^[=+\-@\t\r]"
 _ROWS_AT_ONCE: Final = 8_192
 
 
-def csv_lines(schema: pa.Schema, tables: Iterable[pa.Table], *, for_spreadsheets: bool = False) -> Iterator[bytes]:
+def csv_lines(
+    schema: pa.Schema, tables: Iterable[pa.Table], *, for_spreadsheets: bool = False
+) -> Generator[bytes, None, None]:
     """The lines, some thousand at a time; the first piece is the line of names."""
     names = _texts(pa.array(schema.names, pa.string()), for_spreadsheets).to_pylist()
     yield (",".join(map(str, names)) + _END).encode()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Iterable, Iterator
+from collections.abc import Generator, Iterable
 from typing import Any
 
 import pyarrow as pa
@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 from ingero_mcp.errors import QueryError
 
 
-def parquet_bytes(schema: pa.Schema, tables: Iterable[pa.Table]) -> Iterator[bytes]:
+def parquet_bytes(schema: pa.Schema, tables: Iterable[pa.Table]) -> Generator[bytes, None, None]:
     """The file, piece by piece; it is complete only with its last piece. QueryError for a type that it cannot hold."""
     written = _Written()
     sink: Any = written

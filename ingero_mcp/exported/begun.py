@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Generator, Iterable
 from dataclasses import dataclass
 from typing import Final
 
@@ -33,10 +33,11 @@ _PIECE_BYTES: Final = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class Begun:
-    """`rows` are the events (for a statement: its rows); `pieces` the bytes of the file, to be taken once."""
+    """`rows` are the events (for a statement: its rows); `pieces` the bytes of the file, to be taken once;
+    closing it ends the export."""
 
     rows: int
-    pieces: Iterator[bytes]
+    pieces: Generator[bytes, None, None]
 
 
 def begin(call: Call, asked: Asked) -> Begun:
@@ -72,13 +73,13 @@ def _timeline(call: Call, asked: Asked) -> Begun:
     return Begun(found.extent.rows, _gathered(lines))
 
 
-def _written(asked: Asked, schema: pa.Schema, read: Iterable[pa.Table]) -> Iterator[bytes]:
+def _written(asked: Asked, schema: pa.Schema, read: Iterable[pa.Table]) -> Generator[bytes, None, None]:
     if asked.format == "parquet":
         return parquet_bytes(schema, read)
     return csv_lines(schema, read, for_spreadsheets=asked.spreadsheets)
 
 
-def _gathered(lines: Iterable[str]) -> Iterator[bytes]:
+def _gathered(lines: Iterable[str]) -> Generator[bytes, None, None]:
     """The lines in pieces worth a write."""
     held: list[str] = []
     size = 0
