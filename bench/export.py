@@ -5,10 +5,10 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 import tempfile
+import time
 from pathlib import Path
 
 import duckdb
@@ -45,13 +45,22 @@ def measured(*arguments: str) -> tuple[float, float]:
 
     def run() -> None:
         nonlocal peak_mib
-        process = subprocess.Popen([*INGERO, *arguments], stdout=subprocess.DEVNULL)
-        _, status, used = os.wait4(process.pid, 0)
-        process.returncode = os.waitstatus_to_exitcode(status)
+        with subprocess.Popen([*INGERO, *arguments], stdout=subprocess.DEVNULL) as process:
+            # Not the rusage of a child: that begins with what this process had when it was forked.
+            while process.poll() is None:
+                peak_mib = max(peak_mib, _peak_mib(process.pid))
+                time.sleep(0.1)
         assert process.returncode == 0
-        peak_mib = used.ru_maxrss / 1024
 
     return seconds(run), peak_mib
+
+
+def _peak_mib(pid: int) -> float:
+    try:
+        lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    except OSError:
+        return 0.0
+    return max((int(line.split()[1]) / 1024 for line in lines if line.startswith("VmHWM:")), default=0.0)
 
 
 if __name__ == "__main__":

@@ -7,11 +7,13 @@ import os
 import subprocess
 import sys
 from collections import Counter
+from collections.abc import Generator
 from pathlib import Path
 
 import pytest
 
 from ingero_mcp.cli.main import main
+from ingero_mcp.exported.begun import Begun
 from tests.export.traces import assert_sound, of, read
 from tests.importers.ingero_lookalike import event, write
 from tests.processes import INGERO, run_ingero
@@ -153,3 +155,14 @@ def test_a_link_stays_a_link(database: Path, tmp_path: Path) -> None:
     assert main(["export", "--format", "csv", "-o", str(tmp_path / "link"), "-d", str(database)]) == 0
     assert (tmp_path / "link").is_symlink()
     assert (tmp_path / "real").read_text().startswith("cluster_id,")
+
+
+def test_ctrl_c_leaves_no_half_a_file(database: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def pieces() -> Generator[bytes, None, None]:
+        yield b"a,b\r\n"
+        assert list(tmp_path.glob(".out.*.partial"))
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("ingero_mcp.cli.export.begin", lambda call, asked: Begun(1, pieces()))
+    assert main(["export", "--format", "csv", "-o", str(tmp_path / "out"), "-d", str(database)]) == 130
+    assert [path.name for path in tmp_path.iterdir()] == ["story.duckdb"]
