@@ -11,8 +11,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from ingero_mcp.export.happenings import Clocks, Happening
+from ingero_mcp.export.happenings import Clocks, Happening, clock_name
 from ingero_mcp.export.tracks import Track
+from ingero_mcp.semconv import UNKNOWN
 from ingero_mcp.views.collectives import POINT_TO_POINT
 
 LEAST_WAIT_NS: Final = 1_000_000
@@ -102,9 +103,10 @@ class Arrows:
                 yield Arrow(at_ns, last.track.pid, last.tid, waiter.track.pid, tid)
 
     def _least_wait_ns(self, one: Happening, other: Happening) -> float:
-        if (one.cluster_id, one.node_id) == (other.cluster_id, other.node_id) and one.node_id is not None:
+        names = [clock_name(call.cluster_id, call.node_id, call.rank) for call in (one, other)]
+        if names[0] == names[1] and names[0][1:] != (UNKNOWN, None):
             return LEAST_WAIT_NS
-        clocks = [self._clocks.of(call.cluster_id, call.node_id, call.rank) for call in (one, other)]
+        clocks = [self._clocks.known.get(name) for name in names]
         bounds = [None if clock is None else clock.bound_ns for clock in clocks]
         known = [bound for bound in bounds if bound is not None]
         return max(LEAST_WAIT_NS, sum(known)) if len(known) == len(bounds) else float("inf")

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ingero_mcp.export import tracks
-from ingero_mcp.export.happenings import Clocks, Happening, Item, Marker, Reading
+from ingero_mcp.export.happenings import Clock, Clocks, Happening, Item, Marker, Reading
 from ingero_mcp.export.perfetto import microseconds, trace
 from tests.export import story
 from tests.export.story import AHEAD_NS, CLOCKS, MS, START_NS, happening, reduce
@@ -110,6 +110,11 @@ def test_no_arrow_where_clocks_do_not_tell_or_a_rank_is_missing() -> None:
     assert [process_names(made)[event["pid"]] for made in [drawn(calls, loose)] for event in of(made, "f")] == [
         "node-2 rank 3"
     ]
+    # Ranks whose hosts nobody knows have a clock each.
+    nowhere = [call._replace(node_id="unknown") for call in calls]
+    assert of(drawn(nowhere), "s") == []
+    compared = {("lab", "unknown", rank): Clock(0, 100_000) for rank in (0, 2)}
+    assert len(of(drawn(nowhere, Clocks(compared)), "s")) == 1
     assert of(drawn(calls[1:]), "s") == []
     attached = [call._replace(attrs_json='{"ingero.seq_origin":"attach"}', step=None) for call in calls]
     assert of(drawn(attached), "s") == []
