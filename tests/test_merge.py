@@ -12,6 +12,7 @@ import subprocess
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -284,9 +285,11 @@ def test_a_merge_that_is_told_to_end_leaves_nothing(tmp_path: Path, number: int)
     folder.mkdir()
     many = write(folder / "many.db", events=[event(n) for n in range(50_000)])
     out = tmp_path / "out.duckdb"
-    with subprocess.Popen(
-        [*INGERO, "merge", many, "-o", out], stdout=subprocess.PIPE, stderr=subprocess.PIPE
-    ) as merging:
+    command = [*INGERO, "merge", many, "-o", out]
+    # Whoever runs the tests in the background may have told them to ignore Ctrl-C.
+    listening = partial(signal.signal, signal.SIGINT, signal.SIG_DFL)
+    piped = subprocess.PIPE
+    with subprocess.Popen(command, stdout=piped, stderr=piped, preexec_fn=listening) as merging:
         while merging.poll() is None and len(list(tmp_path.iterdir())) == 1:
             threading.Event().wait(0.005)
         merging.send_signal(number)

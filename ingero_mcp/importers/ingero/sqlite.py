@@ -120,7 +120,7 @@ class Snapshot:
             if not self._copied and _stamp(self._file) != self._stamp:
                 raise ImportFileError(f"{self.name} was changed while it was read; import it again")
 
-        with _explained(self.name, self._limit_s):
+        with _explained(self.name, self._limit_s, passed):
             connection = sqlite3.connect(self._uri(), uri=True, timeout=0, check_same_thread=False)
             try:
                 _lock_down(connection, passed)
@@ -160,10 +160,13 @@ def companions(path: Path) -> tuple[Path, ...]:
 
 
 @contextmanager
-def _explained(name: str, limit_s: float = 0) -> Iterator[None]:
+def _explained(name: str, limit_s: float = 0, passed: Callable[[], bool] = lambda: True) -> Iterator[None]:
     try:
         yield
     except (sqlite3.Error, UnicodeError, OverflowError) as error:
+        if str(error) == "interrupted" and not passed():
+            # Ctrl-C came while SQLite looked at the clock, and all that SQLite makes of it is this.
+            raise KeyboardInterrupt from None
         raise ImportFileError(f"{name} {_explain(error, limit_s)}; nothing was stored") from error
     except OSError as error:
         raise ImportFileError(f"{name} cannot be read: {one_line(error.strerror or error)}") from error
