@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
 
@@ -15,6 +16,8 @@ from ingero_mcp.analysis.idle import is_paused
 from ingero_mcp.analysis.roles import Roles
 from ingero_mcp.analysis.steps import Steps
 from ingero_mcp.analysis.stragglers import Straggler, find_stragglers
+
+_NOW_AND_THEN: Final = 0.5  # of the steps
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -55,12 +58,14 @@ def _paused(evidence: Evidence, steps: Steps, roles: Roles) -> Late | None:
 
 
 def _late_to_begin(evidence: Evidence, steps: Steps, roles: Roles) -> Late | None:
-    """Ranks that are late in their first communication of a step."""
+    """Ranks that are now and then late in their first communication of a step."""
     first = until_first_call(evidence, steps)
     if first is None or not _is_enough(first):
         return None
     begun = compare(first, roles, steps)
-    return Late(find_stragglers(begun, roles, evidence.hosts), begun)
+    found = find_stragglers(begun, roles, evidence.hosts)
+    # When a rank communicates first in most steps is its place in the pipeline.
+    return Late(tuple(one for one in found if len(one.steps) <= _NOW_AND_THEN * len(first.steps)), begun)
 
 
 def _is_complete(evidence: Evidence) -> bool:

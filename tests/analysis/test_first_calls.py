@@ -7,14 +7,16 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from ingero_mcp.analysis.comparison import compare
 from ingero_mcp.analysis.evidence import Evidence, Sends
 from ingero_mcp.analysis.first_calls import until_first_call
+from ingero_mcp.analysis.late import who_is_late
 from ingero_mcp.analysis.steps import find_steps
 from ingero_mcp.store import open_store
 from ingero_mcp.synth.scenario import generate
 from ingero_mcp.tools.call import Call
 from ingero_mcp.tools.explain_stall import ExplainStall, explain_stall
-from tests.analysis.slow_job import MS, calls, evidence, noise
+from tests.analysis.slow_job import MS, alike, calls, evidence, matrix, noise
 
 
 def with_sends(work_ms: np.ndarray, first_ms: np.ndarray) -> Evidence:
@@ -52,3 +54,19 @@ def test_a_small_stall_before_the_first_launch_is_found_from_kernels_alone(famil
         said = explain_stall(Call(store, None), ExplainStall()).structured
     assert said["verdict"] == "straggler"
     assert [one["rank"] for one in said["culprits"]] == list(case.truth.culprits)
+
+
+def late_in(first_ms: np.ndarray) -> list[int]:
+    """Who is late, all ranks having worked as long."""
+    job = with_sends(noise(80, 6), first_ms)
+    steps, roles = find_steps(job.calls), alike(6)
+    own = compare(matrix(noise(80, 6)), roles, steps)
+    return [one.rank for late in who_is_late(job, steps, roles, own, own) for one in late.stragglers]
+
+
+def test_ranks_whose_first_communication_is_always_later_are_not_late() -> None:
+    first_ms = noise(80, 6) / 10
+    first_ms[:, 4:] += 8
+    assert late_in(first_ms) == []
+    first_ms[5::12, 1] += 8
+    assert late_in(first_ms) == [1]
