@@ -83,7 +83,10 @@ def chains(call: Call, window_text: str | None, cluster_id: str | None = None) -
     known = stored_chains(call, window, cluster_id)
     records = read_records(call, window, cluster_id)
     shown = _combined(records, window, known)
-    shown.sort(key=lambda one: (rank_of(one.severity), int(one.start_ns), one.node, one.chain_id))
+    # What the events show comes before what an agent once said.
+    shown.sort(
+        key=lambda one: (rank_of(one.severity), one.origin != "computed", int(one.start_ns), one.node, one.chain_id)
+    )
     nodes = {one.node for one in shown}
     nodes |= {one.node_id for one in records.nodes if one.seen.touches(window.start_ns, window.end_ns)}
     if not nodes:
