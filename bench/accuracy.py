@@ -15,7 +15,6 @@ import time
 import traceback
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -23,27 +22,16 @@ from bench.accuracy_report import document, rows_of, table
 from bench.baselines import RULES, named
 from bench.beside_report import beside as beside_tables
 from bench.score import Answer
+from bench.scored import Scored
 from bench.suite import HELD_OUT, SEVERITIES, Spec, beside, suite
 from ingero_mcp.store import Store, open_store
-from ingero_mcp.synth.scenario import FAMILIES, VIEWS, Truth, generate
+from ingero_mcp.synth.scenario import FAMILIES, VIEWS, generate
 from ingero_mcp.tools.call import Call
 from ingero_mcp.tools.explain_stall import ExplainStall, explain_stall
 
 _DOCUMENT = Path(__file__).parent.parent / "docs" / "accuracy.md"
 _PROCESSES = 2
 _HOUR_NS = 3.6e12
-
-
-@dataclass(frozen=True, slots=True)
-class Scored:
-    """One case: what is planted, what each judge says, how long the product took to answer."""
-
-    spec: Spec
-    truth: Truth
-    answers: dict[str, Answer]
-    seconds: float
-    crash: str = ""
-    """The traceback, where there was no answer."""
 
 
 def ask(store: Store) -> Answer:

@@ -17,7 +17,7 @@ from bench.suite import BIG
 from ingero_mcp.synth.scenario import FAMILIES
 
 if TYPE_CHECKING:
-    from bench.accuracy import Scored
+    from bench.scored import Scored
 
 _OURS: Final = "explain_stall"
 Row = dict[str, Any]

@@ -13,7 +13,7 @@ from bench.waste_score import close_share, errors, median_error, over_share
 from ingero_mcp.synth.scenario import DOUBLES, FAMILIES, UNSEEN, UNTOLD
 
 if TYPE_CHECKING:
-    from bench.accuracy import Scored
+    from bench.scored import Scored
 
 _OURS: Final = "explain_stall"
 Cell: TypeAlias = str | int | float | None

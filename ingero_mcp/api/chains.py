@@ -9,7 +9,7 @@ from pydantic import ValidationError
 from ingero_mcp.api.explain import Answer, endpoint_of
 from ingero_mcp.errors import ConfigError
 from ingero_mcp.store import Store
-from ingero_mcp.tools.chain_report import AskedChains, told
+from ingero_mcp.tools.chains.report import AskedChains, told
 from ingero_mcp.turns import Turns
 
 _EXAMPLE: Final = '{"window": "last 15m"}'

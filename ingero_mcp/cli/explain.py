@@ -25,7 +25,7 @@ from ingero_mcp.importers.imported import Names
 from ingero_mcp.store import Store
 from ingero_mcp.tools.answer import Finished
 from ingero_mcp.tools.call import Call
-from ingero_mcp.tools.chain_report import AskedChains, told
+from ingero_mcp.tools.chains.report import AskedChains, told
 from ingero_mcp.tools.compared import Asked, compared
 from ingero_mcp.tools.explain_stall import ExplainStall, explain_stall
 from ingero_mcp.tools.explanation import complete

@@ -8,7 +8,7 @@ from typing import Any, Final
 from ingero_mcp.analysis.chains.record import BLOCK_NS, Span
 from ingero_mcp.analysis.chains.sampled import FRACTIONS, Sampled
 from ingero_mcp.tools.call import Call
-from ingero_mcp.tools.chain_calls import NODE, Counted, counted, rows, sampled_of
+from ingero_mcp.tools.chains.calls import NODE, Counted, counted, rows, sampled_of
 from ingero_mcp.windows import Window
 
 COLUMNS: Final = (

@@ -18,7 +18,7 @@ from ingero_mcp.errors import ConfigError
 from ingero_mcp.tools import run_analysis
 from ingero_mcp.tools.answer import DEFAULT_LIMIT, MAX_LIMIT, Answer, Table
 from ingero_mcp.tools.call import Call
-from ingero_mcp.tools.chains import Chains, ShownChain, chains
+from ingero_mcp.tools.chains.found import Chains, ShownChain, chains
 from ingero_mcp.tools.fleet_ops import COLUMNS as OPS_COLUMNS
 from ingero_mcp.tools.fleet_ops import fleet_ops
 from ingero_mcp.tools.scope import Scope, explain_empty

@@ -15,7 +15,7 @@ from ingero_mcp.clock import WallClock, monotonic_s
 from ingero_mcp.errors import IngeroError
 from ingero_mcp.store import Store
 from ingero_mcp.tools.call import Call
-from ingero_mcp.tools.chains import computed_chains
+from ingero_mcp.tools.chains.found import computed_chains
 from ingero_mcp.turns import Cancellation
 from ingero_mcp.windows import Window
 

@@ -11,7 +11,7 @@ from ingero_mcp.cli.import_file import put
 from ingero_mcp.importers.registry import open_file
 from ingero_mcp.store import open_store
 from ingero_mcp.tools.call import Call
-from ingero_mcp.tools.chains import ShownChain, chains
+from ingero_mcp.tools.chains.found import ShownChain, chains
 from tests.importers.test_ingero_real import AGENTS, CLUSTER, DATALOADER, EMPTY_CACHE
 from tests.processes import run_ingero
 

@@ -15,8 +15,8 @@ from ingero_mcp.importers.registry import open_file
 from ingero_mcp.sqlguard import check
 from ingero_mcp.store import Store, open_store
 from ingero_mcp.tools.call import Call
-from ingero_mcp.tools.chain_report import AskedChains, report, told
-from ingero_mcp.tools.chains import ShownChain, chains, computed_chains
+from ingero_mcp.tools.chains.found import ShownChain, chains, computed_chains
+from ingero_mcp.tools.chains.report import AskedChains, report, told
 from ingero_mcp.windows import Window, iso
 from tests.importers import ingero_lookalike as agent
 from tests.tools.slow_node import HOUR, LAUNCH, incident, launches, off_cpu, row, second, store_rows

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ingero_mcp.store import Store
 from ingero_mcp.tools.call import Call
-from ingero_mcp.tools.chains import chains
+from ingero_mcp.tools.chains.found import chains
 from ingero_mcp.turns import Cancellation
 from ingero_mcp.watch.chain_keeper import ChainKeeper
 from tests.tools.slow_node import incident, launches, second, store_rows

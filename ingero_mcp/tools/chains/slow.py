@@ -12,7 +12,7 @@ from ingero_mcp.analysis.chains.cpu_taken import RUNNABLE
 from ingero_mcp.analysis.chains.record import BLOCK_NS, CELL_NS, SECOND_NS, Calls, Slow
 from ingero_mcp.analysis.chains.tail_latency import SYNCHRONIZES
 from ingero_mcp.tools.call import Call
-from ingero_mcp.tools.chain_calls import GPU, NODE, OFF_CPU, TIMED, Place, floor, rows
+from ingero_mcp.tools.chains.calls import GPU, NODE, OFF_CPU, TIMED, Place, floor, rows
 from ingero_mcp.tools.scope import as_sql
 from ingero_mcp.views import AGENT_ARG0
 from ingero_mcp.views.view import attribute

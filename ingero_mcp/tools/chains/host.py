@@ -23,7 +23,7 @@ from ingero_mcp.analysis.chains.record import (
 )
 from ingero_mcp.analysis.retransmits import NAMES as RETRANSMITS
 from ingero_mcp.tools.call import Call
-from ingero_mcp.tools.chain_calls import GPU, NODE, OFF_CPU, TIMED, Counted, Place, by_place, floor, rows
+from ingero_mcp.tools.chains.calls import GPU, NODE, OFF_CPU, TIMED, Counted, Place, by_place, floor, rows
 from ingero_mcp.views import AGENT_ARG1, AGENT_CGROUP_ID, AGENT_RET_CODE
 from ingero_mcp.views.view import attribute, whole
 

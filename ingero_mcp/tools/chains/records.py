@@ -10,12 +10,14 @@ from typing import Final
 from ingero_mcp.analysis.chains.allocator import ALLOCATIONS
 from ingero_mcp.analysis.chains.cpu_taken import RUNNABLE
 from ingero_mcp.analysis.chains.record import BLOCK_NS, SECOND_NS, Calls, Record, Span
-from ingero_mcp.tools import chain_calls, chain_host
 from ingero_mcp.tools.call import Call
-from ingero_mcp.tools.chain_calls import NODE, Place, by_place, rows
-from ingero_mcp.tools.chain_rates import lives as lives_of
-from ingero_mcp.tools.chain_rates import rates as rates_of
-from ingero_mcp.tools.chain_slow import slow as slow_calls
+from ingero_mcp.tools.chains import host
+from ingero_mcp.tools.chains.calls import NODE, Place, allocations, by_place, rows
+from ingero_mcp.tools.chains.calls import calls as calls_of
+from ingero_mcp.tools.chains.calls import counted as counted_of
+from ingero_mcp.tools.chains.rates import lives as lives_of
+from ingero_mcp.tools.chains.rates import rates as rates_of
+from ingero_mcp.tools.chains.slow import slow as slow_calls
 from ingero_mcp.tools.scope import equal
 from ingero_mcp.windows import Window
 
@@ -38,10 +40,10 @@ def read_records(call: Call, window: Window, cluster_id: str | None = None) -> R
     between = f"timestamp_ns >= {wide.start_ns} AND timestamp_ns < {wide.end_ns}"
     where = f"{cluster} AND {between}"
     seen = _seen(call, where)
-    counted = chain_calls.counted(call, cluster, wide)
-    calls = chain_calls.calls(call, where, counted)
-    names = chain_host.names(call, cluster)
-    away = chain_host.away(call, where, names)
+    counted = counted_of(call, cluster, wide)
+    calls = calls_of(call, where, counted)
+    names = host.names(call, cluster)
+    away = host.away(call, where, names)
     runnable = frozenset(
         (place, one.cell_ns - one.cell_ns % BLOCK_NS)
         for place, of_place in away.items()
@@ -49,17 +51,17 @@ def read_records(call: Call, window: Window, cluster_id: str | None = None) -> R
         if one.state == RUNNABLE
     )
     slow, is_all = slow_calls(call, where, calls, runnable)
-    frees = chain_calls.allocations(call, where)
+    frees = allocations(call, where)
     lives = lives_of(call, where)
     rates = rates_of(call, where, counted, lives)
-    switches = chain_host.switches(counted, names)
-    io, loads, moments = chain_host.io(call, where), chain_host.loads(call, where), chain_host.moments(call, where)
-    starts = chain_host.starts(call, where)
-    sent = chain_host.retransmits(call, where, counted)
-    pages = chain_host.allocated(counted)
-    scheduled = chain_host.scheduled(call, cluster.replace("cluster_id", "s.cluster_id", 1), wide)
-    cgroups = chain_host.cgroups(call, where) if scheduled else {}
-    children, cores = chain_host.children(call, where), chain_host.cores(call, cluster)
+    switches = host.switches(counted, names)
+    io, loads, moments = host.io(call, where), host.loads(call, where), host.moments(call, where)
+    starts = host.starts(call, where)
+    sent = host.retransmits(call, where, counted)
+    pages = host.allocated(counted)
+    scheduled = host.scheduled(call, cluster.replace("cluster_id", "s.cluster_id", 1), wide)
+    cgroups = host.cgroups(call, where) if scheduled else {}
+    children, cores = host.children(call, where), host.cores(call, cluster)
     nodes = tuple(
         Record(
             cluster_id=place[0],

@@ -12,7 +12,7 @@ from ingero_mcp.analysis.words import duration_text, plural
 from ingero_mcp.cells import escaped
 from ingero_mcp.tools.answer import Finished, Range
 from ingero_mcp.tools.call import Call
-from ingero_mcp.tools.chains import Chains, ShownChain, chains
+from ingero_mcp.tools.chains.found import Chains, ShownChain, chains
 
 _MOST: Final = 50
 

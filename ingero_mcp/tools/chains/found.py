@@ -15,8 +15,8 @@ from ingero_mcp.analysis.chains.rows import evidence_of, timeline_of
 from ingero_mcp.analysis.chains.rules import find_chains
 from ingero_mcp.analysis.chains.stored import Stored, continued, grouped, is_about, is_same
 from ingero_mcp.tools.call import Call
-from ingero_mcp.tools.chain_calls import rows
-from ingero_mcp.tools.chain_records import Records, read_records
+from ingero_mcp.tools.chains.calls import rows
+from ingero_mcp.tools.chains.records import Records, read_records
 from ingero_mcp.tools.scope import equal
 from ingero_mcp.windows import Window, iso
 

@@ -9,7 +9,7 @@ from typing import Any, Final
 from ingero_mcp import semconv
 from ingero_mcp.analysis.chains.record import BLOCK_NS, CELL_NS, SECOND_NS, Rate, Span
 from ingero_mcp.tools.call import Call
-from ingero_mcp.tools.chain_calls import GPU, GPU_SOURCES, NODE, Counted, Place, by_place, floor, rows
+from ingero_mcp.tools.chains.calls import GPU, GPU_SOURCES, NODE, Counted, Place, by_place, floor, rows
 
 _SILENT_NS: Final = 3600 * SECOND_NS
 
