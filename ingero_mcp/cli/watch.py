@@ -51,9 +51,9 @@ def run(arguments: argparse.Namespace) -> int:
 async def _watch(url: str, headers: Mapping[str, str], once: bool, as_json: bool) -> None:
     async with httpx2.AsyncClient(base_url=url, headers=dict(headers), timeout=_TIMEOUT_S) as client:
         answer = await _ask(client, {"state": "open", "limit": str(_MOST)})
-        if not answer["watch_every_s"]:
+        if not answer.get("watch_every_s"):
             raise ConfigError(f"the server at {url} does not watch; it was started with --watch-every-s 0")
-        for one in sorted(answer["findings"], key=lambda one: str(one["start"])):
+        for one in sorted(answer["findings"], key=_start):
             _show(one, as_json)
         if not answer["findings"] and not as_json:
             print("nothing holds a job up just now", flush=True)
@@ -87,13 +87,27 @@ async def _ask(client: httpx2.AsyncClient, asked: Mapping[str, str]) -> dict[str
         answer = response.json()
     except (httpx2.HTTPError, ValueError) as error:
         raise StoreError(f"the server at {client.base_url} does not answer: {error}") from error
-    if response.status_code != 200 or not isinstance(answer, dict) or not {"findings", "next"} <= answer.keys():
+    is_ours = (
+        isinstance(answer, dict) and {"findings", "next"} <= answer.keys() and isinstance(answer["findings"], list)
+    )
+    if response.status_code != 200 or not is_ours:
         detail = answer.get("error") if isinstance(answer, dict) else None
         raise StoreError(str(detail or f"the server at {client.base_url} answered {response.status_code}"))
-    return answer
+    return dict(answer)
 
 
-def _show(one: Mapping[str, Any], as_json: bool) -> None:
+def _start(one: Any) -> str:
+    return str(one.get("start")) if isinstance(one, dict) else ""
+
+
+def _show(one: Any, as_json: bool) -> None:
+    try:
+        _print(one, as_json)
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise StoreError("the server's findings are not what this ingero knows; is it of another version?") from error
+
+
+def _print(one: Mapping[str, Any], as_json: bool) -> None:
     if as_json:
         print(json.dumps(one, allow_nan=False), flush=True)
         return

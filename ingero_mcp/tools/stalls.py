@@ -17,11 +17,11 @@ from ingero_mcp.tools.explain_stall import diagnosed
 from ingero_mcp.tools.jobs import RANKED, Job
 from ingero_mcp.windows import Window
 
-_MOST_JOBS: Final = 64
 _MOST_RANKS: Final = 200_000
 _LAG_NS: Final = 10_000_000_000
 """What a rank sent may come so much later than what the others sent; a rank that lags more is itself late."""
 
+_AHEAD_NS: Final = 60_000_000_000
 LEAST_BACK_NS: Final = 120_000_000_000
 """A look reaches back at least so far, so that it sees healthy steps beside bad ones."""
 
@@ -61,11 +61,15 @@ class Look:
 
 
 def running_jobs(call: Call, window: Window) -> list[Running]:
-    """The jobs with collectives in the window, the one with the newest first."""
+    """The jobs with collectives in the window, the one with the newest first.
+
+    A rank whose clock is far ahead of the others' says nothing about how far the job has come.
+    """
     rows = call.read(
         "SELECT cluster_id, job_id, rank, max(timestamp_ns) AS newest_ns FROM events "
         f"WHERE timestamp_ns >= {window.start_ns} AND timestamp_ns < {window.end_ns} AND source = 'nccl' "
-        f"AND comm_id IS NOT NULL AND {RANKED} GROUP BY cluster_id, job_id, rank",
+        f"AND comm_id IS NOT NULL AND {RANKED} GROUP BY cluster_id, job_id, rank ORDER BY newest_ns DESC "
+        f"LIMIT {_MOST_RANKS}",
         _MOST_RANKS,
     ).rows
     newest: dict[tuple[str | None, str | None], list[int]] = defaultdict(list)
@@ -74,9 +78,11 @@ def running_jobs(call: Call, window: Window) -> list[Running]:
         newest[key].append(int(str(newest_ns)))
     found = []
     for (cluster_id, job_id), times in newest.items():
-        last_ns = max(times)
-        found.append(Running(cluster_id, job_id, last_ns, min(ns for ns in times if ns >= last_ns - _LAG_NS)))
-    return sorted(found, key=lambda one: -one.newest_ns)[:_MOST_JOBS]
+        usual_ns = sorted(times)[(len(times) - 1) // 2]
+        last_ns = max(ns for ns in times if ns <= usual_ns + _AHEAD_NS)
+        complete_ns = min(ns for ns in times if last_ns - _LAG_NS <= ns <= last_ns)
+        found.append(Running(cluster_id, job_id, last_ns, complete_ns))
+    return sorted(found, key=lambda one: -one.newest_ns)
 
 
 def back_ns(step_ns: int | None, period_ns: int | None) -> int:

@@ -74,6 +74,10 @@ async def _look(watcher: Watcher, meters: Meters) -> list[Notice]:
         _log.info("the watch could not look this time: %s", error)
         meters.failures.inc()
         return []
+    except Exception:  # a fault of ours must not end the server that receives
+        _log.exception("the watch failed")
+        meters.failures.inc()
+        return []
     meters.looks.inc()
     meters.failures.inc(watcher.failures - failures)
     meters.last.set(now_ns() / 1e9)

@@ -68,14 +68,17 @@ def slack(notice: Notice, url: str) -> dict[str, Any]:
     mark = mark if notice.is_open else ":white_check_mark:"
     line = _slack_text(headline(notice))
     blocks = [
-        {"type": "section", "text": {"type": "mrkdwn", "text": f"{mark} *{line}*"}},
-        {"type": "section", "text": {"type": "mrkdwn", "text": _slack_text(" ".join(notice.summary))}},
+        {"type": "section", "text": {"type": "mrkdwn", "verbatim": True, "text": f"{mark} *{line}*"}},
+        {
+            "type": "section",
+            "text": {"type": "mrkdwn", "verbatim": True, "text": _slack_text(" ".join(notice.summary))},
+        },
     ]
     if notice.timeline and notice.is_open:
         # A backtick would end the block of code that keeps recorded names from being read as formatting.
         lines = _slack_text("\n".join(notice.timeline[-_LINES:])).replace("`", "'")
-        blocks.append({"type": "section", "text": {"type": "mrkdwn", "text": f"```{lines}```"}})
-    return {"text": f"{mark} {line}", "blocks": blocks}
+        blocks.append({"type": "section", "text": {"type": "mrkdwn", "verbatim": True, "text": f"```{lines}```"}})
+    return {"text": f"{mark} {line}", "mrkdwn": False, "blocks": blocks}
 
 
 FORMATS: Final[Mapping[str, Payload]] = {"json": plain, "alertmanager": alertmanager, "slack": slack}

@@ -8,6 +8,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import Final, TypeAlias
 
+import pyarrow as pa
+
 from ingero_mcp.analysis.episodes import Change, Episode, Severity, Sighting, advance, shares_cause
 from ingero_mcp.cells import escaped
 from ingero_mcp.clock import WallClock
@@ -33,6 +35,9 @@ _DAY_NS: Final = 86_400_000_000_000
 _LEAST_NS: Final = 5_000_000_000
 _AHEAD_NS: Final = _DAY_NS  # what the receiver takes: a node's clock may be ahead of this server's
 _HOURS_A_DAY: Final = 24
+_MOST_JOBS: Final = 64
+"""So many jobs are looked at in one look; where there are more they take turns."""
+
 _SILENT_NS: Final = 10_000_000_000
 _LONG_SILENT_NS: Final = 30_000_000_000
 _SELDOM_NS: Final = 60_000_000_000
@@ -85,10 +90,21 @@ class Watcher:
         if not self._has_begun:
             self._remember(call, now_ns)
         running = running_jobs(call, Window(now_ns - FORGET_NS, now_ns + _AHEAD_NS, ""))
-        told = [notice for one in running for notice in self._look_at(call, one, now_ns)]
+        told = [notice for one in self._next(running) for notice in self._look_at(call, one, now_ns)]
         told += self._gone({(one.cluster_id, one.job_id) for one in running}, now_ns)
+        # Each at a time of its own, so that whoever asks for what came after one misses none.
+        told = [_told_at(notice, now_ns + place) for place, notice in enumerate(told)]
         self._keep(told)
         return told
+
+    def _next(self, running: list[Running]) -> list[Running]:
+        """Which jobs this look is about, where there are too many: what is held up, then who has waited longest."""
+
+        def turn(one: Running) -> tuple[bool, int]:
+            watched = self._jobs.get((one.cluster_id, one.job_id), _Watched())
+            return not any(episode.is_open for episode in watched.episodes), watched.looked_ns
+
+        return sorted(running, key=turn)[:_MOST_JOBS]
 
     def _remember(self, call: Call, now_ns: int) -> None:
         """Take up what a watch before this one had not seen the end of."""
@@ -99,9 +115,12 @@ class Watcher:
         self._has_begun = True
 
     def _keep(self, told: Iterable[Notice]) -> None:
+        rows = [batch_of(notice) for notice in told]
+        if not rows:
+            return
         try:
-            for kept in [self.store.append_context(batch_of(notice)) for notice in told]:
-                kept.result()
+            (together,) = pa.Table.from_batches(rows).combine_chunks().to_batches()
+            self.store.append_context(together).result()
         except IngeroError as error:
             _log.warning("findings of the watch were not stored: %s", error)
 
@@ -139,8 +158,14 @@ class Watcher:
 
     def _told(self, call: Call, watched: _Watched, look: Look, change: Change, now_ns: int) -> Notice:
         episode = change.episode
-        if change.what != "closed" and (details := _details(call, look, episode.latest)) is not None:
-            watched.details[episode.id] = details
+        if change.what != "closed":
+            try:
+                details = _details(call, look, episode.latest)
+            except Exception as error:  # what it cost and what came before is worth knowing, and can be missed
+                _log.info("what happened before a stall of job %s was not read: %s", episode.id, error)
+                details = None
+            if details is not None:
+                watched.details[episode.id] = details
         window = look.window
         if change.what == "closed":
             # Whoever looks at it afterwards wants to see the bad steps, however long it took to be sure of the end.
@@ -165,6 +190,13 @@ class Watcher:
                     told.append(notice_of(closed, *key, window, now_ns, details))
             del self._jobs[key]
         return told
+
+
+def _told_at(notice: Notice, at_ns: int) -> Notice:
+    """The notice told at that time; what is told of first is detected then."""
+    if notice.what == "opened" and notice.detected_ns == notice.updated_ns:
+        return replace(notice, updated_ns=at_ns, detected_ns=at_ns)
+    return replace(notice, updated_ns=at_ns)
 
 
 def _details(call: Call, look: Look, latest: Sighting) -> Details | None:

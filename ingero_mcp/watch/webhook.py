@@ -43,8 +43,7 @@ class Webhook:
     _news: anyio.Event | None = None
 
     def __post_init__(self) -> None:
-        parts = urlsplit(self.address)
-        if parts.scheme not in ("http", "https") or not parts.hostname:
+        if not _is_address(self.address):
             raise ConfigError("--webhook-url must be an address like https://hooks.example.com/services/abc")
 
     def put(self, notices: Iterable[Notice]) -> None:
@@ -68,7 +67,10 @@ class Webhook:
             while True:
                 self._news = anyio.Event()
                 while self._waiting:
-                    await self._deliver(client, self._waiting.popleft())
+                    try:
+                        await self._deliver(client, self._waiting.popleft())
+                    except Exception as error:  # whatever the other side does, the server goes on
+                        _log.warning("the webhook at %s failed: %s", self._place, type(error).__name__)
                 await self._news.wait()
 
     async def _deliver(self, client: httpx2.AsyncClient, notice: Notice) -> None:
@@ -100,9 +102,20 @@ class Webhook:
         return f"{parts.scheme}://{parts.hostname}"
 
 
+def _is_address(text: str) -> bool:
+    """Whether requests can be sent there: a scheme, a host and a port that can be."""
+    try:
+        parts = urlsplit(text)
+        known = httpx2.URL(text)
+        is_whole = bool(known.host) and (parts.port is None or parts.port > 0) and not any(map(str.isspace, text))
+        return is_whole and parts.scheme in ("http", "https")
+    except (ValueError, httpx2.InvalidURL):
+        return False
+
+
 def _asked_for(response: httpx2.Response, pause_s: float | None) -> float | None:
     """The pause that the answer asks for, if there is to be a next try."""
     asked = response.headers.get("retry-after", "")
-    if pause_s is None or not asked.isdigit():
+    if pause_s is None or not (asked.isascii() and asked.isdigit()):
         return pause_s
     return min(max(pause_s, float(asked)), _LONGEST_PAUSE_S)

@@ -183,3 +183,38 @@ def test_a_job_with_too_much_for_one_look_is_looked_at_over_a_shorter_time(
     told = live.pass_all(more_s=0)
     assert list(whats(told)) == ["opened", "closed"]
     assert live.watcher.failures == 2
+
+
+def test_a_rank_whose_clock_is_far_ahead_does_not_blind_the_watch(store: Store, phases: pa.Table) -> None:
+    rank, name = phases["rank"].to_pylist(), phases["metric_name"].to_pylist()
+    at = next(i for i in range(len(phases)) if (rank[i], name[i]) == (3, "ncclAllReduce"))
+    one = phases.slice(at, 1)
+    column = one.schema.get_field_index("timestamp_ns")
+    ahead = one.set_column(column, "timestamp_ns", pa.array([one["timestamp_ns"][0].as_py() + 23 * 3600 * S]))
+    store.append(ahead.combine_chunks().to_batches()[0]).result(timeout=30)
+    assert list(whats(Live(store, phases).pass_all(more_s=0))) == ["opened", "closed"]
+
+
+def test_many_jobs_take_turns_and_none_is_forgotten(
+    store: Store, phases: pa.Table, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(watcher, "_MOST_JOBS", 1)
+    others = []
+    for number in range(2):
+        other = story(Truth(steps=900, every=10_000))
+        column = other.schema.get_field_index("job_id")
+        others.append(other.set_column(column, "job_id", pa.array([f"other-{number}"] * len(other))))
+    told = Live(store, pa.concat_tables([phases, *others])).pass_all(more_s=0)
+    assert [one.what for one in told if one.job_id == "llm-pretrain-7"] == ["opened", "closed"]
+
+
+def test_what_cannot_be_read_beside_it_does_not_hold_a_notice_back(
+    store: Store, phases: pa.Table, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(*_: object) -> list[str]:
+        raise QueryError("no memory")
+
+    monkeypatch.setattr(watcher, "timeline", fails)
+    told = Live(store, phases).pass_all(more_s=0)
+    assert list(whats(told)) == ["opened", "closed"]
+    assert len({one.updated_ns for one in told}) == 2

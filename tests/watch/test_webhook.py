@@ -171,3 +171,18 @@ def test_the_headline_is_one_line_whatever_was_recorded() -> None:
     line = headline(replace(NOTICE, job_id="a\nb\x1b[31m", nodes=("n\u202e",)))
     assert line.isprintable()
     assert "rank 5" in line and "71 to 179 USD" in line
+
+
+@pytest.mark.parametrize(
+    "address", ["http://127.0.0.1:99999/x", "http://127.0.0.1:abc/x", "http://exa mple/x", "http://[::1/x"]
+)
+def test_an_address_that_no_request_can_go_to_is_refused_at_the_start(address: str) -> None:
+    with pytest.raises(ConfigError, match="--webhook-url must be an address like"):
+        Webhook(address, "json", "")
+
+
+def test_an_answer_that_makes_no_sense_ends_nothing() -> None:
+    with told(503) as server:
+        server.retry_after = "\xb2"
+        deliver([NOTICE, CLOSED], server, 3)
+    assert [body["what"] for body in server.bodies] == ["opened", "opened", "closed"]

@@ -18,6 +18,7 @@ class Told(ThreadingHTTPServer):
         self.statuses = list(statuses)
         self.bodies: list[dict[str, Any]] = []
         self.headers: list[dict[str, str]] = []
+        self.retry_after = ""
         self._came = threading.Condition()
 
     @property
@@ -49,6 +50,8 @@ class _Handler(BaseHTTPRequestHandler):
         self.send_response(status)
         if status in (301, 302, 307):
             self.send_header("Location", "http://127.0.0.1:9/")
+        if self.server.retry_after:
+            self.send_header("Retry-After", self.server.retry_after)
         self.send_header("Content-Length", "0")
         self.end_headers()
 

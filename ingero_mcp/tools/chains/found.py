@@ -20,10 +20,27 @@ from ingero_mcp.tools.chains.records import Records, read_records
 from ingero_mcp.tools.scope import equal
 from ingero_mcp.windows import Window, iso
 
-_MOST_STORED: Final = 20_000
-_COLUMNS: Final = (
-    "cluster_id, node_id, chain_id, kind, detected_ns, start_ns, end_ns, severity, summary, root_cause, explanation, "
-    "recommendations, op, p99_us, p50_us, tail_ratio, timeline, rank, job_id, cause, confidence, evidence, updated_ns"
+MOST_STORED: Final = 2_000
+"""Stored chains that are read of a window, the latest; whoever sends events can send any number."""
+
+_NAMES: Final = ("cluster_id", "node_id", "chain_id", "kind", "severity", "op", "job_id", "cause")
+_TEXTS: Final = ("summary", "root_cause", "explanation")
+_LISTS: Final = ("recommendations", "timeline", "evidence")
+_NUMBERS: Final = ("detected_ns", "start_ns", "p99_us", "p50_us", "tail_ratio", "rank", "confidence", "updated_ns")
+_DAY_NS: Final = 86_400_000_000_000
+_LATEST_NS: Final = 9_000_000_000_000_000_000
+# Of a chain that somebody else wrote no end is believed that is more than a day after it was detected.
+_LAST: Final = f"least(detected_ns, {_LATEST_NS}) + {_DAY_NS}"
+_END: Final = f"CASE WHEN updated_ns IS NULL AND end_ns > {_LAST} THEN {_LAST} ELSE end_ns END"
+# Recorded texts may be of any length; a list that is too long to be one is left out, since half of it cannot be read.
+_COLUMNS: Final = ", ".join(
+    (
+        *(f"left({name}, 300) AS {name}" for name in _NAMES),
+        *(f"left({name}, 2000) AS {name}" for name in _TEXTS),
+        *(f"CASE WHEN length({name}) <= 4000 THEN {name} END AS {name}" for name in _LISTS),
+        *_NUMBERS,
+        f"{_END} AS end_ns",
+    )
 )
 
 
@@ -80,9 +97,9 @@ def chains(call: Call, window_text: str | None, cluster_id: str | None = None) -
     window = _window(call, window_text)
     if window is None:
         return Chains(None, (), 0, ("no data: the database has neither events nor chains",))
-    known = stored_chains(call, window, cluster_id)
+    stored = _stored_rows(call, window, cluster_id)
     records = read_records(call, window, cluster_id)
-    shown = _combined(records, window, known)
+    shown = _combined(records, window, grouped(map(_stored, stored)))
     # What the events show comes before what an agent once said.
     shown.sort(
         key=lambda one: (rank_of(one.severity), one.origin != "computed", int(one.start_ns), one.node, one.chain_id)
@@ -94,6 +111,8 @@ def chains(call: Call, window_text: str | None, cluster_id: str | None = None) -
         has = f"; the database has events from {everything.absolute.replace('/', ' to ')}" if everything else ""
         return Chains(window, (), 0, (f"no data in this window{has}",))
     notes = records.notes
+    if len(stored) == MOST_STORED:
+        notes = (*notes, f"of the stored chains of this window only {MOST_STORED} were read; narrow the window")
     if not shown:
         notes = (*notes, f"no chains: nothing of their kinds shows in what {len(nodes)} nodes recorded in this window")
     return Chains(window, tuple(shown), len(nodes), notes)
@@ -138,14 +157,18 @@ def _window(call: Call, text: str | None) -> Window | None:
 
 
 def stored_chains(call: Call, window: Window, cluster_id: str | None = None) -> list[Stored]:
-    """What the view `chains` has of the window, each incident once."""
+    """What the view `chains` has of the window, each incident once; of very many those of servers, then the latest."""
+    return grouped(map(_stored, _stored_rows(call, window, cluster_id)))
+
+
+def _stored_rows(call: Call, window: Window, cluster_id: str | None) -> list[dict[str, Any]]:
     cluster = "true" if cluster_id is None else equal("cluster_id", cluster_id)
-    found = rows(
+    return rows(
         call,
-        f"SELECT {_COLUMNS} FROM chains WHERE {cluster} AND coalesce(end_ns, detected_ns) >= {window.start_ns} "
-        f"AND coalesce(start_ns, detected_ns) < {window.end_ns} ORDER BY detected_ns DESC LIMIT {_MOST_STORED}",
+        f"SELECT {_COLUMNS} FROM chains WHERE {cluster} AND coalesce({_END}, detected_ns) >= {window.start_ns} "
+        f"AND coalesce(start_ns, detected_ns) < {window.end_ns} ORDER BY updated_ns IS NULL, detected_ns DESC "
+        f"LIMIT {MOST_STORED}",
     )
-    return grouped(_stored(row) for row in found)
 
 
 def _stored(row: dict[str, Any]) -> Stored:
