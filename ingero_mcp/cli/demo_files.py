@@ -9,19 +9,17 @@ from typing import Final
 
 import pyarrow as pa
 
-from ingero_mcp.batches import ARROW_SCHEMA
 from ingero_mcp.cli.import_file import keep_clocks
 from ingero_mcp.cli.written import written
 from ingero_mcp.errors import ConfigError
 from ingero_mcp.exported.asked import Asked
-from ingero_mcp.exported.begun import begin, events_of
-from ingero_mcp.exported.pieces import extent, tables
-from ingero_mcp.exported.scope import Scope
+from ingero_mcp.exported.begun import begin
 from ingero_mcp.otlp.decode import Decoder
 from ingero_mcp.otlp.encode import encode_points, encode_samples, encode_spans
 from ingero_mcp.otlp.records import Arrival
 from ingero_mcp.otlp.signal import Signal
-from ingero_mcp.store import Store, open_store
+from ingero_mcp.store import open_store
+from ingero_mcp.store.merging.merge import Part, merge
 from ingero_mcp.synth import healthy
 from ingero_mcp.synth.story import JOB, MS, RANKS_PER_NODE, Story
 from ingero_mcp.tools.call import Call
@@ -61,21 +59,11 @@ def write_files(folder: Path, start_ns: int) -> dict[Path, int]:
 
 
 def _merge(nodes: list[Path], everything: Path) -> int:
-    """The events of the nodes in one file, and what they tell together: how far their clocks are apart."""
-    stored = 0
-    with open_store(everything) as target:
-        for path in nodes:
-            with open_store(path, read_only=True) as store:
-                for batch in _events(store):
-                    stored += target.append(batch).result().rows
-        keep_clocks(target)
-    return stored
-
-
-def _events(store: Store) -> Iterator[pa.RecordBatch]:
-    call, relation = Call(store, None), events_of(Scope(None, None, None))
-    for table in tables(call, relation, extent(call, relation)):
-        yield from table.select(ARROW_SCHEMA.names).cast(ARROW_SCHEMA).to_batches()
+    """The nodes in one file, and what they tell together: how far their clocks are apart."""
+    merged = merge([Part(path) for path in nodes], everything)
+    with open_store(everything) as store:
+        keep_clocks(store)
+    return merged.events
 
 
 def _by_node(start_ns: int) -> dict[str, list[pa.RecordBatch]]:
