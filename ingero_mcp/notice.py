@@ -163,11 +163,7 @@ def batch_of(notice: Notice) -> pa.RecordBatch:
         "source": "chain",
         "metric_name": views.CHAIN.metric_name,
         "causal_chain_id": notice.id,
-        "attrs_json": json.dumps(
-            {views.CHAIN.key(name): structured(value) for name, value in facts.items() if value is not None},
-            ensure_ascii=False,
-            separators=(",", ":"),
-        ),
+        "attrs_json": views.CHAIN.attributes(facts),
     }
     return batch(columns, 1)
 
@@ -202,7 +198,7 @@ def of_row(row: Mapping[str, Any]) -> Notice | None:
             ),
             **{name: int(row[name]) for name in COLUMNS if name.endswith("_ns") and name != "end_ns"},
             end_ns=None if end_ns is None else int(end_ns),
-            summary=(str(row["explanation"]),),
+            summary=(str(row["explanation"] or ""),),
             timeline=tuple(str(line["detail"]) for line in json.loads(row["timeline"])),
             facts=tuple(
                 Fact(str(fact["statement"]), fact["value"], str(fact["unit"]), tuple(map(str, fact["event_ids"])))

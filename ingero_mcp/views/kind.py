@@ -7,9 +7,12 @@ the same names and attributes, and lie in `events`.
 
 from __future__ import annotations
 
+import json
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
+from ingero_mcp.cells import structured
 from ingero_mcp.events import STORED
 from ingero_mcp.views.view import PRIVATE, View, attribute
 
@@ -45,6 +48,13 @@ class Kind:
     def key(self, fact: str) -> str:
         """The attribute that holds a fact: `ingero.chain.severity`."""
         return f"{self.prefix}{fact}"
+
+    def attributes(self, facts: Mapping[str, Any]) -> str:
+        """The facts as attributes, in strict JSON; what is None or empty text is left out."""
+        known = {
+            self.key(name): structured(value) for name, value in facts.items() if value is not None and value != ""
+        }
+        return json.dumps(known, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
 
 
 def _column(kind: Kind, shown: Shown) -> str:

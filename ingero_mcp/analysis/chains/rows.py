@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from typing import Any
 
@@ -52,8 +51,7 @@ def _attributes(one: Chain, updated_ns: int) -> str:
         "evidence": evidence_of(one),
         "updated_ns": updated_ns,
     }
-    known = {CHAIN.key(name): value for name, value in facts.items() if value is not None and value != ""}
-    return json.dumps(known, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+    return CHAIN.attributes(facts)
 
 
 def timeline_of(one: Chain) -> list[dict[str, Any]]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
@@ -59,16 +58,11 @@ def _batch(source: Source, found: list[_Recorded], cluster: str) -> pa.RecordBat
         "metric_name": source.kind.metric_name,
         "source": source.source,
         "node_id": [row.node for row in found],
-        "attrs_json": [_json(source.kind, row.facts) for row in found],
+        "attrs_json": [source.kind.attributes(row.facts) for row in found],
     }
     for name in {name for row in found for name in row.columns}:
         columns[name] = pa.array([row.columns.get(name) for row in found], ARROW_SCHEMA.field(name).type)
     return batch(columns, len(found))
-
-
-def _json(kind: views.Kind, facts: Mapping[str, Any]) -> str:
-    known = {kind.key(name): value for name, value in facts.items() if value is not None and value != ""}
-    return json.dumps(known, ensure_ascii=False, separators=(",", ":"))
 
 
 def _chain(given: Given, nodes: Nodes) -> _Recorded:
