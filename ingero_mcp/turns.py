@@ -66,6 +66,16 @@ class Wait:
     running: int
 
 
+async def in_thread(work: Callable[[Cancellation], _Result]) -> _Result:
+    """Run `work` in a thread; when the caller is cancelled, its running query is interrupted and not waited for."""
+    cancellation = Cancellation()
+    try:
+        return await to_thread.run_sync(work, cancellation, abandon_on_cancel=True)
+    except anyio.get_cancelled_exc_class():
+        cancellation.cancel()
+        raise
+
+
 class Turns:
     """At most `places` calls at once, and one fewer of any client, so that another is never shut out."""
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Final, Literal, TypeAlias
 
 from ingero_mcp.analysis.findings import Cause, Group, Statement, Verdict
+from ingero_mcp.analysis.severity import Severity, rank_of
 from ingero_mcp.analysis.words import who
 
 LEAST_CONFIDENCE: Final = 0.3
@@ -29,11 +30,7 @@ _COMES_BACK_NS: Final = 60_000_000_000
 _ALIKE: Final = 0.5  # of the ranks named by either
 _MANY: Final = 3
 
-Severity: TypeAlias = Literal["HIGH", "MEDIUM", "LOW"]
 What: TypeAlias = Literal["opened", "changed", "closed"]
-
-SEVERITIES: Final[tuple[Severity, ...]] = ("LOW", "MEDIUM", "HIGH")
-"""From least to most."""
 
 _HIGH: Final = 0.2  # of the job's time
 _MEDIUM: Final = 0.05
@@ -223,7 +220,7 @@ def _seen_again(episode: Episode, one: Sighting, now_ns: int) -> tuple[Episode, 
 def _says_the_same(told: Sighting, one: Sighting) -> bool:
     # That it became less bad is no news, nor is which of many ranks a look sees.
     same_ranks = set(told.ranks) == set(one.ranks) or (len(told.ranks) >= _MANY and len(one.ranks) >= _MANY)
-    is_worse = SEVERITIES.index(one.severity) > SEVERITIES.index(told.severity)
+    is_worse = rank_of(one.severity) < rank_of(told.severity)
     return (told.verdict, told.cause) == (one.verdict, one.cause) and same_ranks and not is_worse
 
 

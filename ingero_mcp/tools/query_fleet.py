@@ -12,7 +12,7 @@ from typing import Annotated, Any, Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from ingero_mcp.analysis.chains.chain import SEVERITIES
+from ingero_mcp.analysis.severity import SEVERITIES
 from ingero_mcp.cells import escaped
 from ingero_mcp.errors import ConfigError
 from ingero_mcp.tools import run_analysis

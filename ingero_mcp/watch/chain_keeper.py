@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from typing import Final
 
 import anyio
-from anyio import to_thread
 
 from ingero_mcp.analysis.chains.chain import Chain
 from ingero_mcp.analysis.chains.rows import context_batch
@@ -16,7 +15,7 @@ from ingero_mcp.errors import IngeroError
 from ingero_mcp.store import Store
 from ingero_mcp.tools.call import Call
 from ingero_mcp.tools.chains.found import computed_chains
-from ingero_mcp.turns import Cancellation
+from ingero_mcp.turns import Cancellation, in_thread
 from ingero_mcp.windows import Window
 
 _log = logging.getLogger(__name__)
@@ -55,12 +54,8 @@ async def keep_chains(keeper: ChainKeeper) -> None:
     """Compute and keep, until cancelled. What goes wrong is logged: the next minute is another try."""
     while True:
         begun_s = monotonic_s()
-        cancellation = Cancellation()
         try:
-            await to_thread.run_sync(keeper.keep, cancellation, abandon_on_cancel=True)
-        except anyio.get_cancelled_exc_class():
-            cancellation.cancel()
-            raise
+            await in_thread(keeper.keep)
         except IngeroError as error:
             _log.info("chains were not computed this time: %s", error)
         except Exception:  # what one recording makes stumble must not end the server

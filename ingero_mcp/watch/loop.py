@@ -7,14 +7,13 @@ from dataclasses import dataclass, field
 from typing import Final
 
 import anyio
-from anyio import to_thread
 
-from ingero_mcp.analysis.episodes import SEVERITIES
+from ingero_mcp.analysis.severity import SEVERITIES
 from ingero_mcp.clock import WallClock, monotonic_s, now_ns
 from ingero_mcp.errors import IngeroError
 from ingero_mcp.notice import Notice
 from ingero_mcp.store import Store
-from ingero_mcp.turns import Cancellation
+from ingero_mcp.turns import in_thread
 from ingero_mcp.watch.chain_keeper import ChainKeeper, keep_chains
 from ingero_mcp.watch.meters import Meters
 from ingero_mcp.watch.news import News
@@ -64,12 +63,9 @@ class Watch:
 
 
 async def _look(watcher: Watcher, meters: Meters) -> list[Notice]:
-    cancellation, failures = Cancellation(), watcher.failures
+    failures = watcher.failures
     try:
-        told = await to_thread.run_sync(watcher.look, cancellation, abandon_on_cancel=True)
-    except anyio.get_cancelled_exc_class():
-        cancellation.cancel()
-        raise
+        told = await in_thread(watcher.look)
     except IngeroError as error:
         _log.info("the watch could not look this time: %s", error)
         meters.failures.inc()

@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Final, get_args
 
-from ingero_mcp.analysis.episodes import Change, Episode, Severity, Sighting
+from ingero_mcp.analysis.episodes import Change, Episode, Sighting
 from ingero_mcp.analysis.findings import Cause, Group, GroupKind, Statement, Verdict
+from ingero_mcp.analysis.severity import Severity
 from ingero_mcp.notice import Cost, Fact, GroupAtFault, Notice
 from ingero_mcp.windows import Window
 

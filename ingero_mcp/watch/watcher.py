@@ -10,7 +10,8 @@ from typing import Final, TypeAlias
 
 import pyarrow as pa
 
-from ingero_mcp.analysis.episodes import Change, Episode, Severity, Sighting, advance, shares_cause
+from ingero_mcp.analysis.episodes import Change, Episode, Sighting, advance, shares_cause
+from ingero_mcp.analysis.severity import Severity
 from ingero_mcp.cells import escaped
 from ingero_mcp.clock import WallClock
 from ingero_mcp.errors import IngeroError, QueryError, QueryTimeout

@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 import anyio
 import httpx2
 
-from ingero_mcp.analysis.episodes import SEVERITIES
+from ingero_mcp.analysis.severity import rank_of
 from ingero_mcp.errors import ConfigError
 from ingero_mcp.notice import Notice
 from ingero_mcp.watch.payloads import FORMATS
@@ -49,7 +49,7 @@ class Webhook:
     def put(self, notices: Iterable[Notice]) -> None:
         """Queue what is to be told; the oldest is forgotten when too many wait."""
         for notice in notices:
-            if notice.what != "closed" and SEVERITIES.index(notice.severity) >= SEVERITIES.index(self.least):
+            if notice.what != "closed" and rank_of(notice.severity) <= rank_of(self.least):
                 self._told.add(notice.id)
             elif notice.id not in self._told:
                 continue

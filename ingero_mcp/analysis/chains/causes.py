@@ -7,7 +7,6 @@ from typing import Final
 from ingero_mcp.analysis.chains.allocator import allocator
 from ingero_mcp.analysis.chains.bigger_copies import bigger_copies
 from ingero_mcp.analysis.chains.cause import Cause, Reader, Trouble
-from ingero_mcp.analysis.chains.chain import Severity
 from ingero_mcp.analysis.chains.cpu_busy import cpu_busy
 from ingero_mcp.analysis.chains.cpu_taken import cpu_taken
 from ingero_mcp.analysis.chains.memory import large_allocations, memory
@@ -15,6 +14,7 @@ from ingero_mcp.analysis.chains.network import network
 from ingero_mcp.analysis.chains.programs import programs
 from ingero_mcp.analysis.chains.record import Record
 from ingero_mcp.analysis.chains.storage import storage
+from ingero_mcp.analysis.severity import Severity
 
 READERS: Final[tuple[Reader, ...]] = (
     allocator,

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias
 
 from ingero_mcp.analysis.findings import Statement
+from ingero_mcp.analysis.severity import Severity, rank_of
 
-Severity: TypeAlias = Literal["HIGH", "MEDIUM", "LOW"]
 Kind: TypeAlias = Literal[
     "tail_latency",
     "throughput_drop",
@@ -19,9 +19,6 @@ Kind: TypeAlias = Literal[
     "noisy_neighbour",
     "cuda_graph",
 ]
-
-SEVERITIES: Final[tuple[Severity, ...]] = ("HIGH", "MEDIUM", "LOW")
-"""The worst first."""
 
 JOINED_NS: Final = 120 * 10**9
 """Trouble that comes back within this time is the same chain; later it is another one."""
@@ -74,12 +71,6 @@ class Chain:
     def tail_ratio(self) -> float | None:
         """The 99th percentile divided by the median; None if the chain is not about durations."""
         return self.p99_ns / self.p50_ns if self.p99_ns and self.p50_ns else None
-
-
-def rank_of(severity: str) -> int:
-    """The place of a severity in order, the worst first; one that is not known comes last."""
-    known: tuple[str, ...] = SEVERITIES
-    return known.index(severity) if severity in known else len(known)
 
 
 def in_order(chains: Iterable[Chain]) -> tuple[Chain, ...]:

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from ingero_mcp.analysis.chains.chain import Chain, Line, Severity
+from ingero_mcp.analysis.chains.chain import Chain, Line
 from ingero_mcp.analysis.chains.record import CELL_NS, Moment, Record, Span, first_ids, named
 from ingero_mcp.analysis.findings import Statement
+from ingero_mcp.analysis.severity import Severity
 
 BEGINS: Final = frozenset(("graphBeginCapture", "cudaStreamBeginCapture"))
 ENDS: Final = frozenset(("graphEndCapture", "cudaStreamEndCapture"))

@@ -7,10 +7,11 @@ from typing import Final
 
 from ingero_mcp.analysis.chains.allocator import ADVICE, FREES
 from ingero_mcp.analysis.chains.causes import TOGETHER
-from ingero_mcp.analysis.chains.chain import JOINED_NS, Chain, Line, Severity
+from ingero_mcp.analysis.chains.chain import JOINED_NS, Chain, Line
 from ingero_mcp.analysis.chains.record import BLOCK_NS, SECOND_NS, Allocations, Calls, Record, Span, first_ids, named
 from ingero_mcp.analysis.chains.weighted import middle, worst_tail
 from ingero_mcp.analysis.findings import Statement
+from ingero_mcp.analysis.severity import Severity
 from ingero_mcp.analysis.words import duration_text, listed
 
 _LEAST: Final = 10  # calls in a second

@@ -7,12 +7,13 @@ from collections.abc import Iterator
 from statistics import median
 from typing import Final
 
-from ingero_mcp.analysis.chains.chain import JOINED_NS, Chain, Line, Severity
+from ingero_mcp.analysis.chains.chain import JOINED_NS, Chain, Line
 from ingero_mcp.analysis.chains.cpu_busy import is_saturated
 from ingero_mcp.analysis.chains.cpu_taken import RUNNABLE
 from ingero_mcp.analysis.chains.record import CELL_NS, TRACERS, Away, Record, Scheduled, Span, first_ids, named
 from ingero_mcp.analysis.chains.usual import against_rest
 from ingero_mcp.analysis.findings import Statement
+from ingero_mcp.analysis.severity import Severity
 from ingero_mcp.analysis.words import duration_text
 
 _MATERIAL: Final = 0.02  # of the time of a process; a job that meets in collectives waits for the slowest of all

@@ -7,8 +7,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Final
 
-from ingero_mcp.analysis.chains.chain import JOINED_NS, Chain, rank_of
+from ingero_mcp.analysis.chains.chain import JOINED_NS, Chain
 from ingero_mcp.analysis.chains.record import BLOCK_NS
+from ingero_mcp.analysis.severity import rank_of
 
 _NUMBERED: Final = re.compile(r"chain-[0-9]+")
 _KINDS: Final = (

@@ -9,11 +9,12 @@ from typing import Annotated, Any, Final, Literal, NoReturn
 
 from pydantic import BaseModel, Field
 
-from ingero_mcp.analysis.chains.chain import Chain, in_order, rank_of
+from ingero_mcp.analysis.chains.chain import Chain, in_order
 from ingero_mcp.analysis.chains.checked import checked
 from ingero_mcp.analysis.chains.rows import evidence_of, timeline_of
 from ingero_mcp.analysis.chains.rules import find_chains
 from ingero_mcp.analysis.chains.stored import Stored, continued, grouped, is_about, is_same
+from ingero_mcp.analysis.severity import rank_of
 from ingero_mcp.tools.call import Call
 from ingero_mcp.tools.chains.calls import rows
 from ingero_mcp.tools.chains.records import Records, read_records

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from pydantic import BaseModel, ConfigDict
 
-from ingero_mcp.analysis.chains.chain import SEVERITIES
+from ingero_mcp.analysis.severity import SEVERITIES
 from ingero_mcp.analysis.words import duration_text, plural
 from ingero_mcp.cells import escaped
 from ingero_mcp.tools.answer import Finished, Range
